@@ -1,0 +1,2 @@
+//! The `stagespan` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Instants, clock domains, the queued-time split and the records of Stagespan.

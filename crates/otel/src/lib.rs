@@ -1,0 +1,1 @@
+//! OpenTelemetry layer of Stagespan: environment, context, spans, export and its account.

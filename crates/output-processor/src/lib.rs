@@ -1,0 +1,1 @@
+//! Engine-core outputs in, statistics and stage records out.

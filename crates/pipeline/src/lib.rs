@@ -1,0 +1,1 @@
+//! Orchestrator, stage processes and connectors of a multi-stage pipeline.

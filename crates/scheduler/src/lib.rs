@@ -1,0 +1,1 @@
+//! Deterministic stage schedulers with input gates, stamping when the input was seen ready.

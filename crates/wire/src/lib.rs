@@ -1,0 +1,1 @@
+//! Engine-core requests and outputs as MessagePack, byte-compatible with vLLM-Omni.

@@ -1,0 +1,2 @@
+//! One command for all checks.
+fn main() {}
