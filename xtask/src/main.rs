@@ -1,2 +1,75 @@
-//! One command for all checks.
-fn main() {}
+//! `cargo xtask`: the one command for this project's checks, the same on a laptop and in CI.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `plan` | the steps of `test` in their order, and what they share |
+//! | `report` | what a step can end as, the summary, the exit code |
+//! | `cargo_steps` | the steps that are cargo's own commands |
+//! | `checks` | the steps written here: toolchain, layout of the source, crate arrows, configuration files |
+//! | `end_to_end` | which back ends are there, and the tests that need them |
+//! | `cache`, `jaeger`, `cargo_deny` | tools built once, outside the checkout |
+//! | `command` | child processes whose output is passed through |
+//!
+//! A step that cannot run here is *skipped*, with the reason; `--all` takes a skip as a failure, so CI cannot pass by
+//! leaving something out.
+
+mod cache;
+mod cargo_deny;
+mod cargo_steps;
+mod checks;
+mod command;
+mod end_to_end;
+mod jaeger;
+mod plan;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Checks and tools of this project.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run every check, go on after a failed one, and sum up
+    Test {
+        /// Take a skipped step as a failed one (what CI does)
+        #[arg(long)]
+        all: bool,
+        /// Run only these steps
+        #[arg(long, value_name = "STEP", num_args = 1.., value_parser = plan::step_names())]
+        only: Vec<String>,
+    },
+    /// List the steps of `test`
+    Steps,
+    /// Build Jaeger into the cache if it is not there, and print the path of its binary
+    Jaeger,
+    /// Longer checks than `test` has time for (there are none yet)
+    Deep,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        None => Arguments::command().print_help().map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Some(Command::Test { all, only }) => plan::run(all, &only),
+        Some(Command::Steps) => {
+            print!("{}", plan::list());
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Jaeger) => jaeger::print_path(),
+        Some(Command::Deep) => {
+            println!("no deep checks yet: everything there is runs in `cargo xtask test`");
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    result.unwrap_or_else(|error: anyhow::Error| {
+        eprintln!("cargo xtask: {error:#}");
+        ExitCode::FAILURE
+    })
+}

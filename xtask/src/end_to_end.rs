@@ -1,0 +1,156 @@
+//! End-to-end tests: which of their back ends are there, and the one test run with all of those that are.
+//!
+//! Tests that need a tool sit in `stagespan-tests` behind a feature. This module finds the tool, turns the feature on
+//! and tells the tests where the tool is.
+
+use std::ffi::OsString;
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail, ensure};
+use cargo_metadata::Message;
+
+use crate::command;
+use crate::plan::Context;
+use crate::report::Verdict;
+
+/// Whether what a feature's tests need is there.
+enum Need {
+    /// It is; these environment variables tell the tests where.
+    Met(Vec<(&'static str, OsString)>),
+    /// It is not, for this reason.
+    Unmet(String),
+}
+
+/// A feature of `stagespan-tests`, and how to find what it needs.
+struct Feature {
+    name: &'static str,
+    find: fn(&Context) -> anyhow::Result<Need>,
+}
+
+const FEATURES: &[Feature] =
+    &[Feature { name: "jaeger", find: find_jaeger }, Feature { name: "netns", find: find_time_namespaces }];
+
+fn find_jaeger(context: &Context) -> anyhow::Result<Need> {
+    Ok(match context.jaeger()? {
+        Ok(program) => Need::Met(vec![("STAGESPAN_JAEGER", program.into_os_string())]),
+        Err(reason) => Need::Unmet(reason),
+    })
+}
+
+/// Stages on another clock than their request are started in a time namespace of their own.
+fn find_time_namespaces(_: &Context) -> anyhow::Result<Need> {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--time", "--fork", "--monotonic", "100000", "true"]);
+    Ok(match unshare.stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => Need::Met(Vec::new()),
+        Ok(output) => {
+            let message = String::from_utf8_lossy(&output.stderr);
+            Need::Unmet(format!("`unshare --time` does not work here: {}", message.trim()))
+        }
+        Err(error) => Need::Unmet(format!("`unshare` (util-linux) does not start: {error}")),
+    })
+}
+
+/// Runs the tests of every back end that is there.
+///
+/// # Errors
+/// If a test fails, or a back end that should be there can't be made.
+pub(crate) fn check(context: &Context) -> anyhow::Result<Verdict> {
+    let mut needs = Vec::new();
+    for feature in FEATURES {
+        needs.push((
+            feature.name,
+            (feature.find)(context).with_context(|| format!("for `{}`", feature.name))?,
+        ));
+    }
+    let selection = select(needs);
+    if selection.features.is_empty() {
+        let reasons: Vec<String> =
+            selection.skipped.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
+        return Ok(Verdict::Skipped { reason: reasons.join("; ") });
+    }
+    let features = selection.features.join(",");
+    let mut cargo = command::cargo(&context.root);
+    cargo.args(["test", "--package", "stagespan-tests", "--no-fail-fast", "--features", &features]);
+    command::without_tracing_variables(&mut cargo);
+    cargo.envs(selection.environment).env("STAGESPAN_BIN", build_binary(context)?);
+    command::run(&mut cargo)?;
+    Ok(if selection.skipped.is_empty() {
+        Verdict::Passed { note: features }
+    } else {
+        Verdict::Partly { note: features, skipped: selection.skipped }
+    })
+}
+
+/// What to run, with what environment, and what is left out.
+#[derive(Default, Debug, PartialEq, Eq)]
+struct Selection {
+    features: Vec<&'static str>,
+    environment: Vec<(&'static str, OsString)>,
+    skipped: Vec<(String, String)>,
+}
+
+fn select(needs: Vec<(&'static str, Need)>) -> Selection {
+    let mut selection = Selection::default();
+    for (name, need) in needs {
+        match need {
+            Need::Met(environment) => {
+                selection.features.push(name);
+                selection.environment.extend(environment);
+            }
+            Need::Unmet(reason) => selection.skipped.push((name.to_owned(), reason)),
+        }
+    }
+    selection
+}
+
+/// Builds the `stagespan` program, whose processes the tests start, and returns its path.
+fn build_binary(context: &Context) -> anyhow::Result<PathBuf> {
+    let mut cargo = command::cargo(&context.root);
+    cargo.args(["build", "--package", "stagespan-cli", "--bin", "stagespan"]);
+    cargo.arg("--message-format=json-render-diagnostics");
+    println!("$ cargo build --package stagespan-cli --bin stagespan");
+    let mut build =
+        cargo.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cargo did not start")?;
+    let mut program = None;
+    if let Some(stdout) = build.stdout.take() {
+        for message in Message::parse_stream(BufReader::new(stdout)) {
+            if let Message::CompilerArtifact(artifact) = message.context("cannot read cargo's messages")? {
+                program = artifact.executable.or(program);
+            }
+        }
+    }
+    let status = build.wait().context("cargo cannot be waited for")?;
+    ensure!(status.success(), "building `stagespan` ended with {status}");
+    let Some(program) = program else { bail!("cargo built no program `stagespan`") };
+    Ok(program.into_std_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_runs_and_what_is_not_is_named() {
+        let selection = select(vec![
+            ("jaeger", Need::Met(vec![("STAGESPAN_JAEGER", OsString::from("/j"))])),
+            ("netns", Need::Unmet("not permitted".to_owned())),
+            ("collector", Need::Met(Vec::new())),
+        ]);
+        assert_eq!(
+            selection,
+            Selection {
+                features: vec!["jaeger", "collector"],
+                environment: vec![("STAGESPAN_JAEGER", OsString::from("/j"))],
+                skipped: vec![("netns".to_owned(), "not permitted".to_owned())],
+            }
+        );
+    }
+
+    #[test]
+    fn nothing_there_selects_nothing() {
+        assert!(select(vec![("netns", Need::Unmet("no".to_owned()))]).features.is_empty());
+    }
+}

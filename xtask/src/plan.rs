@@ -1,0 +1,119 @@
+//! The steps of `cargo xtask test`, in the order in which they run, and what they share.
+
+use std::cell::OnceCell;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context as _, anyhow};
+use cargo_metadata::{Metadata, MetadataCommand};
+
+use crate::report::{Report, Verdict};
+use crate::{cache, cargo_deny, cargo_steps, checks, end_to_end, jaeger};
+
+/// One named check.
+struct Step {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Context) -> anyhow::Result<Verdict>,
+}
+
+/// Cheap and likely to fail first, so that a mistake shows early; what needs a back end last.
+const STEPS: &[Step] = &[
+    Step { name: "fmt", about: "formatting", run: cargo_steps::fmt },
+    Step {
+        name: "layout",
+        about: "no Rust file over 400 lines, no catch-all module",
+        run: checks::layout::check,
+    },
+    Step {
+        name: "arrows",
+        about: "crates depend on each other as the table says",
+        run: checks::arrows::check,
+    },
+    Step {
+        name: "toolchain",
+        about: "rust-version is the toolchain in use and CI's",
+        run: checks::toolchain::check,
+    },
+    Step { name: "clippy", about: "lints, all targets and features", run: cargo_steps::clippy },
+    Step { name: "docs", about: "API documentation without warnings", run: cargo_steps::docs },
+    Step { name: "test", about: "unit, integration and documentation tests", run: cargo_steps::test },
+    Step { name: "deny", about: "licences and sources of dependencies", run: cargo_deny::check },
+    Step {
+        name: "config",
+        about: "files in collector-config parse, and Jaeger loads its own",
+        run: checks::config_files::check,
+    },
+    Step { name: "e2e", about: "real stage processes against real back ends", run: end_to_end::check },
+];
+
+/// What steps share.
+pub(crate) struct Context {
+    /// The workspace's root folder.
+    pub(crate) root: PathBuf,
+    /// What cargo knows of the workspace's own crates.
+    pub(crate) metadata: Metadata,
+    /// Where tools are kept.
+    pub(crate) cache_root: PathBuf,
+    jaeger: OnceCell<Result<Result<PathBuf, String>, String>>,
+}
+
+impl Context {
+    fn new() -> anyhow::Result<Self> {
+        let metadata = MetadataCommand::new()
+            .no_deps()
+            .exec()
+            .context("cargo cannot read this workspace's Cargo.toml files")?;
+        let root = metadata.workspace_root.clone().into_std_path_buf();
+        Ok(Self { root, metadata, cache_root: cache::root()?, jaeger: OnceCell::new() })
+    }
+
+    /// The Jaeger binary, or why there is none here. Built at the first call; a build that failed is not tried again.
+    ///
+    /// # Errors
+    /// If it could be built and was not.
+    pub(crate) fn jaeger(&self) -> anyhow::Result<Result<PathBuf, String>> {
+        let found = self
+            .jaeger
+            .get_or_init(|| jaeger::find_or_build(&self.cache_root).map_err(|error| format!("{error:#}")));
+        found.clone().map_err(|message| anyhow!(message))
+    }
+}
+
+/// Names of all steps, for the command line.
+pub(crate) fn step_names() -> Vec<&'static str> {
+    STEPS.iter().map(|step| step.name).collect()
+}
+
+/// The steps, one line each.
+pub(crate) fn list() -> String {
+    STEPS.iter().fold(String::new(), |mut text, step| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{:<10} {}", step.name, step.about);
+        text
+    })
+}
+
+/// Runs all steps, or those named in `only`, and prints the summary. A failed step does not keep the next from running.
+///
+/// # Errors
+/// If nothing can be run at all.
+pub(crate) fn run(all: bool, only: &[String]) -> anyhow::Result<ExitCode> {
+    let context = Context::new()?;
+    let mut report = Report::default();
+    for step in STEPS.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)) {
+        println!("\n== {}: {}", step.name, step.about);
+        let start = Instant::now();
+        let result = (step.run)(&context);
+        match &result {
+            Ok(Verdict::Skipped { reason }) => println!("skipped: {reason}"),
+            Err(error) => println!("FAILED: {error:#}"),
+            Ok(_) => {}
+        }
+        report.add(step.name, start.elapsed(), &result);
+    }
+    println!("\n{}", report.render(all));
+    Ok(if report.success(all) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
