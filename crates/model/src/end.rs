@@ -148,6 +148,10 @@ impl End {
 
     /// The end that the engine's wire tells of. Of an unknown `stop_reason` only the finish
     /// reason counts.
+    ///
+    /// Beside the words of [`End::to_wire`] the sentences of vLLM-Omni 0.32 are known: a gate's
+    /// timeout ("Timed out waiting for connector input …") and a chunk that no step can hold
+    /// ("async chunk requires … tokens"). Its connector failures arrive as plain aborts.
     pub fn from_wire(finish_reason: FinishReason, stop_reason: Option<&str>) -> Self {
         match (finish_reason, stop_reason) {
             (FinishReason::Stop | FinishReason::Repetition, _) => Self::Stop,
@@ -157,6 +161,12 @@ impl End {
             (FinishReason::Error, Some("input_timeout")) => Self::Timeout,
             (FinishReason::Error, Some("connector_failure")) => Self::ConnectorFailure,
             (FinishReason::Error, Some("rejected")) => Self::Rejected,
+            (FinishReason::Error, Some(text))
+                if text.starts_with("Timed out waiting for connector input") =>
+            {
+                Self::Timeout
+            }
+            (FinishReason::Error, Some(text)) if text.starts_with("async chunk requires") => Self::Rejected,
             (FinishReason::Error, _) => Self::EngineError,
         }
     }
@@ -174,6 +184,18 @@ mod tests {
             assert_eq!(FinishReason::from_code(finish_reason.code().into()), Some(finish_reason));
         }
         assert_eq!(FinishReason::from_code(5), None);
+    }
+
+    #[test]
+    fn sentences_of_vllm_omni() {
+        let error = |text| End::from_wire(FinishReason::Error, Some(text));
+        assert_eq!(error("Timed out waiting for connector input after 600s"), End::Timeout);
+        assert_eq!(
+            error("async chunk requires 900 tokens, but max_num_scheduled_tokens is 512"),
+            End::Rejected
+        );
+        assert_eq!(error("streaming_context_overflow: 9000 > 8192"), End::EngineError);
+        assert_eq!(End::from_wire(FinishReason::Repetition, None), End::Stop);
     }
 
     #[test]

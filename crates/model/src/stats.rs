@@ -18,6 +18,7 @@ pub struct StageRequestStats {
     pub vllm_prefill_ms: Option<f64>,
     /// First token to last token.
     pub vllm_decode_ms: Option<f64>,
-    /// How often the request was preempted.
-    pub vllm_num_preemptions: u32,
+    /// How often the request was preempted; as in vLLM-Omni `None` if the scheduler told of neither
+    /// a QUEUED nor a SCHEDULED.
+    pub vllm_num_preemptions: Option<u32>,
 }
