@@ -1,1 +1,55 @@
-//! End-to-end tests against real back ends.
+//! End-to-end tests of Stagespan against the back ends that people really use, and what those tests share.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`jaeger`] | starts a real Jaeger on free ports, asks it for traces, stops it |
+//! | [`span`] | a span as a back end holds it, in exact nanoseconds |
+//! | [`otlp_json`] | spans from and to OTLP's JSON form |
+//!
+//! A test that needs a back end is a `[[test]]` target in `Cargo.toml` with `required-features`. `cargo xtask test` turns
+//! on the features whose tools it finds and passes what they need in the environment:
+//!
+//! | variable | value |
+//! |---|---|
+//! | `STAGESPAN_JAEGER` | path of the Jaeger binary |
+//! | `STAGESPAN_BIN` | path of the `stagespan` program of this checkout |
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use stagespan_tests::jaeger::Jaeger;
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let jaeger = Jaeger::start()?;
+//! // ... export to jaeger.otlp_http_endpoint() ...
+//! let spans = jaeger.wait_for_spans("0af7651916cd43dd8448eb211c80319c", 4, Duration::from_secs(10))?;
+//! assert!(spans.iter().all(|span| span.warnings.is_empty()));
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod jaeger;
+pub mod otlp_json;
+pub mod span;
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+
+/// The folder of this checkout.
+#[must_use]
+pub fn workspace_root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// The `stagespan` program under test.
+///
+/// # Errors
+/// If `STAGESPAN_BIN` does not say where it is.
+pub fn stagespan_binary() -> anyhow::Result<PathBuf> {
+    path_from_environment("STAGESPAN_BIN")
+}
+
+fn path_from_environment(name: &str) -> anyhow::Result<PathBuf> {
+    let path = std::env::var_os(name).filter(|value| !value.is_empty());
+    path.map(PathBuf::from).with_context(|| format!("{name} is not set; run `cargo xtask test --only e2e`"))
+}
