@@ -1,4 +1,4 @@
-//! Steps that are one cargo command each.
+//! Steps that are cargo's own commands.
 
 use crate::command::{cargo, run, without_tracing_variables};
 use crate::plan::Context;
@@ -30,5 +30,23 @@ pub(crate) fn docs(context: &Context) -> anyhow::Result<Verdict> {
 pub(crate) fn test(context: &Context) -> anyhow::Result<Verdict> {
     let mut cargo = cargo(&context.root);
     run(without_tracing_variables(&mut cargo).args(["test", "--workspace", "--no-fail-fast"]))?;
+    Ok(Verdict::passed())
+}
+
+/// Each crate built by itself. A build of the whole workspace turns on the union of what all crates ask of a dependency,
+/// which hides it when one of them forgets to ask.
+pub(crate) fn alone(context: &Context) -> anyhow::Result<Verdict> {
+    let packages = context.metadata.workspace_packages();
+    for package in &packages {
+        run(cargo(&context.root).args(["check", "--package", package.name.as_str()]))?;
+    }
+    Ok(Verdict::Passed { note: format!("{} crates", packages.len()) })
+}
+
+/// All tests with 10,000 cases for each property that sets no number of its own (256 otherwise).
+pub(crate) fn properties(context: &Context) -> anyhow::Result<Verdict> {
+    let mut cargo = cargo(&context.root);
+    without_tracing_variables(&mut cargo).env("PROPTEST_CASES", "10000");
+    run(cargo.args(["test", "--workspace", "--release", "--no-fail-fast"]))?;
     Ok(Verdict::passed())
 }

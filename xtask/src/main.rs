@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `plan` | the steps of `test` in their order, and what they share |
+//! | `plan` | the steps of `test` and `deep` in their order, and what they share |
 //! | `report` | what a step can end as, the summary, the exit code |
 //! | `cargo_steps` | the steps that are cargo's own commands |
 //! | `checks` | the steps written here: toolchain, layout of the source, crate arrows, configuration files |
@@ -43,30 +43,31 @@ enum Command {
         #[arg(long)]
         all: bool,
         /// Run only these steps
-        #[arg(long, value_name = "STEP", num_args = 1.., value_parser = plan::step_names())]
+        #[arg(long, value_name = "STEP", num_args = 1.., value_parser = plan::names(plan::TEST))]
         only: Vec<String>,
     },
-    /// List the steps of `test`
+    /// Run the checks that take too long for every change
+    Deep {
+        /// Run only these steps
+        #[arg(long, value_name = "STEP", num_args = 1.., value_parser = plan::names(plan::DEEP))]
+        only: Vec<String>,
+    },
+    /// List the steps of `test` and `deep`
     Steps,
     /// Build Jaeger into the cache if it is not there, and print the path of its binary
     Jaeger,
-    /// Longer checks than `test` has time for (there are none yet)
-    Deep,
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         None => Arguments::command().print_help().map(|()| ExitCode::SUCCESS).map_err(Into::into),
-        Some(Command::Test { all, only }) => plan::run(all, &only),
+        Some(Command::Test { all, only }) => plan::run(plan::TEST, all, &only),
+        Some(Command::Deep { only }) => plan::run(plan::DEEP, false, &only),
         Some(Command::Steps) => {
-            print!("{}", plan::list());
+            print!("test\n{}deep\n{}", plan::list(plan::TEST), plan::list(plan::DEEP));
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::Jaeger) => jaeger::print_path(),
-        Some(Command::Deep) => {
-            println!("no deep checks yet: everything there is runs in `cargo xtask test`");
-            Ok(ExitCode::SUCCESS)
-        }
     };
     result.unwrap_or_else(|error: anyhow::Error| {
         eprintln!("cargo xtask: {error:#}");

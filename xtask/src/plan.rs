@@ -1,4 +1,4 @@
-//! The steps of `cargo xtask test`, in the order in which they run, and what they share.
+//! The steps of `cargo xtask test` and `deep`, in the order in which they run, and what they share.
 
 use std::cell::OnceCell;
 use std::fmt::Write as _;
@@ -13,14 +13,14 @@ use crate::report::{Report, Verdict};
 use crate::{cache, cargo_deny, cargo_steps, checks, end_to_end, jaeger};
 
 /// One named check.
-struct Step {
+pub(crate) struct Step {
     name: &'static str,
     about: &'static str,
     run: fn(&Context) -> anyhow::Result<Verdict>,
 }
 
 /// Cheap and likely to fail first, so that a mistake shows early; what needs a back end last.
-const STEPS: &[Step] = &[
+pub(crate) const TEST: &[Step] = &[
     Step { name: "fmt", about: "formatting", run: cargo_steps::fmt },
     Step {
         name: "layout",
@@ -47,6 +47,16 @@ const STEPS: &[Step] = &[
         run: checks::config_files::check,
     },
     Step { name: "e2e", about: "real stage processes against real back ends", run: end_to_end::check },
+];
+
+/// What takes too long for every change.
+pub(crate) const DEEP: &[Step] = &[
+    Step { name: "alone", about: "each crate builds without the others' features", run: cargo_steps::alone },
+    Step {
+        name: "properties",
+        about: "property tests with far more cases, optimized",
+        run: cargo_steps::properties,
+    },
 ];
 
 /// What steps share.
@@ -82,28 +92,29 @@ impl Context {
     }
 }
 
-/// Names of all steps, for the command line.
-pub(crate) fn step_names() -> Vec<&'static str> {
-    STEPS.iter().map(|step| step.name).collect()
+/// Names of steps, for the command line.
+pub(crate) fn names(steps: &[Step]) -> Vec<&'static str> {
+    steps.iter().map(|step| step.name).collect()
 }
 
-/// The steps, one line each.
-pub(crate) fn list() -> String {
-    STEPS.iter().fold(String::new(), |mut text, step| {
+/// Steps, one line each.
+pub(crate) fn list(steps: &[Step]) -> String {
+    steps.iter().fold(String::new(), |mut text, step| {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:<10} {}", step.name, step.about);
+        let _ = writeln!(text, "  {:<10}  {}", step.name, step.about);
         text
     })
 }
 
-/// Runs all steps, or those named in `only`, and prints the summary. A failed step does not keep the next from running.
+/// Runs these steps, or those of them named in `only`, and prints the summary. A failed step does not keep the next from
+/// running.
 ///
 /// # Errors
 /// If nothing can be run at all.
-pub(crate) fn run(all: bool, only: &[String]) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(steps: &[Step], all: bool, only: &[String]) -> anyhow::Result<ExitCode> {
     let context = Context::new()?;
     let mut report = Report::default();
-    for step in STEPS.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)) {
+    for step in steps.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)) {
         println!("\n== {}: {}", step.name, step.about);
         let start = Instant::now();
         let result = (step.run)(&context);
