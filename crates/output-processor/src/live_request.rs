@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use stagespan_model::{
-    ClockAnchor, EventKind, FinishReason, Ignored, Instant, Placement, Position, RequestId, SpanRef,
-    StageContext, StageTimeline, TimelineEvent,
+    ClockAnchor, EventKind, FinishReason, Ignored, Instant, Position, RequestId, StageContext, StageTimeline,
+    TimelineEvent,
 };
 use stagespan_wire::EngineCoreOutput;
 
@@ -80,13 +80,9 @@ impl LiveRequest {
         self.resolution_ns = Some(resolution_ns);
     }
 
-    /// The stage refused to join the request's trace.
-    pub(crate) fn refused(&mut self, fresh: SpanRef) {
-        if let Some(context) = self.context.as_deref_mut() {
-            context.joined_refused = true;
-            context.placement = Placement::Own;
-            context.span = fresh;
-        }
+    /// The assigned context.
+    pub(crate) fn context_mut(&mut self) -> Option<&mut StageContext> {
+        self.context.as_deref_mut()
     }
 
     pub(crate) fn updated(&mut self, resumable: bool, tokens_input: u32) {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use stagespan_model::{
-    ClockAnchor, End, ForeignClock, Handle, Instant, LiveTable, Refusal, SpanRef, StageIdentity,
+    ClockAnchor, End, ForeignClock, Handle, Instant, LiveTable, Refusal, StageContext, StageIdentity,
 };
 use stagespan_wire::{EngineCoreOutput, EngineCoreOutputs, StopReason};
 
@@ -125,12 +125,10 @@ impl OutputProcessor {
         }
     }
 
-    /// The stage refused to join the request's trace: its span goes into a trace of its own, under
-    /// these fresh ids.
-    pub fn refused(&mut self, internal_id: &str, fresh: SpanRef) {
-        if let Some(request) = self.known(internal_id) {
-            request.refused(fresh);
-        }
+    /// The context of a request in flight, for whoever assigned it to change when the stage refuses
+    /// to join the request's trace. Every other change is the assigner's mistake.
+    pub fn context_mut(&mut self, internal_id: &str) -> Option<&mut StageContext> {
+        self.known(internal_id)?.context_mut()
     }
 
     /// How long before the stamp the stage's gate last saw the request unready, in nanoseconds.
