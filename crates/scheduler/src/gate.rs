@@ -37,7 +37,7 @@ impl State {
     /// The pass of a stage without a gate.
     fn open_pass(&mut self) {
         for id in QueueId::BOTH {
-            self.take_rechecks(id);
+            self.hold_rechecks(id, None, |_, _| false);
             self.sort_arrivals(id, |_, _| true);
         }
     }
@@ -65,29 +65,33 @@ impl State {
         self.passed.push(handle);
     }
 
-    /// Active requests that the pass must look at again, in queue order.
-    fn take_rechecks(&mut self, id: QueueId) -> Vec<RequestHandle> {
-        let (queue, requests) = self.queue(id);
-        let mut handles = std::mem::take(&mut queue.recheck);
+    /// Looks again at active requests that have changed: holds those that `must_wait`, before the
+    /// ones held already, and returns them.
+    fn hold_rechecks(
+        &mut self,
+        id: QueueId,
+        now: Option<Instant>,
+        must_wait: impl Fn(&Self, RequestHandle) -> bool,
+    ) -> Vec<RequestHandle> {
+        let mut handles = std::mem::take(&mut self.queue(id).0.recheck);
         handles.retain(|&handle| {
-            requests.get(handle).is_some_and(
+            self.requests.get(handle).is_some_and(
                 |request| matches!(request.place, Place::Waiting(q) | Place::WaitingAside(q) if q == id),
             )
         });
-        handles.sort_unstable_by_key(|&handle| requests[handle].order);
-        handles
-    }
-
-    /// Holds active requests of a queue, before those it holds already.
-    fn hold_active(&mut self, id: QueueId, handles: &[RequestHandle], now: Option<Instant>) {
+        handles.sort_unstable_by_key(|&handle| self.requests[handle].order);
+        let (held, passed): (Vec<_>, Vec<_>) =
+            handles.into_iter().partition(|&handle| must_wait(self, handle));
+        self.passed.extend(passed);
         let (queue, requests) = self.queue(id);
-        let positions = queue.next_held_front(handles.len());
-        for &handle in handles {
+        let positions = queue.next_held_front(held.len());
+        for &handle in &held {
             queue.remove(requests, handle);
         }
-        for (&handle, order) in handles.iter().zip(positions) {
+        for (&handle, order) in held.iter().zip(positions) {
             self.hold(handle, Place::HeldWaiting(id), order, now);
         }
+        held
     }
 
     /// Holds a request that has been taken out of its queue.

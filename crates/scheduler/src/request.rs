@@ -86,6 +86,9 @@ pub(crate) enum Place {
     HeldWaiting(QueueId),
     /// Held by the gate out of `waiting`, without a slot in the active-stream window.
     NoSlot,
+    /// Held by the gate out of `running`, without a slot in the active-stream window (a grammar let
+    /// it past the window).
+    NoSlotRunning,
     /// Held by the gate out of `running`: it waits for its next chunk.
     HeldRunning,
     /// In `running`.
@@ -152,6 +155,8 @@ pub(crate) struct Request {
     pub(crate) computed_tokens: u32,
     /// Tokens of plans that have not come back yet.
     pub(crate) in_flight_tokens: u32,
+    /// Those of them that belong to a segment that has ended; their results are dropped.
+    pub(crate) stale_tokens: u32,
     pub(crate) kv_blocks: u32,
     pub(crate) preemptions: u32,
 
@@ -188,6 +193,7 @@ impl Request {
             output_tokens: 0,
             computed_tokens: 0,
             in_flight_tokens: 0,
+            stale_tokens: 0,
             kv_blocks: 0,
             preemptions: 0,
             place: Place::Arrived(QueueId::Fresh),

@@ -217,7 +217,7 @@ impl Scheduler {
         let state = &self.state;
         Counts {
             held: state.held_waiting,
-            without_slot: state.no_slot.len(),
+            without_slot: state.no_slot.len() + state.no_slot_running.len(),
             ready: state.fresh.len() + state.holding.len(),
             running: state.running.len(),
             parked: state.held_running,
@@ -229,6 +229,11 @@ impl Scheduler {
     /// What was ignored.
     pub const fn ignored(&self) -> Ignored {
         self.state.ignored
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn state(&self) -> &State {
+        &self.state
     }
 
     fn knows(&mut self, handle: RequestHandle) -> bool {

@@ -95,7 +95,9 @@ impl State {
                 self.paused += 1;
             }
         }
-        self.requests[handle].output_tokens = 0;
+        let request = &mut self.requests[handle];
+        request.output_tokens = 0;
+        request.stale_tokens = request.in_flight_tokens;
         self.enqueue(handle);
         Stopped::Continues
     }
@@ -114,6 +116,7 @@ impl State {
             // It keeps the place in the queue that it has had since it stopped.
             let (queue, requests) = self.queue(id);
             queue.unblock(requests, handle);
+            queue.recheck.push(handle);
         }
     }
 

@@ -23,6 +23,10 @@ impl State {
 
     /// Stamps with `at`, the time of this pass.
     pub(crate) fn stamp(&mut self, at: Instant) {
+        #[cfg(test)]
+        let scan = self.scan_unstamped();
+        #[cfg(test)]
+        let mut stamped = Vec::new();
         let earlier = std::mem::take(&mut self.unstampable);
         for handle in earlier.into_iter().chain(self.passed.iter().copied()) {
             let Some(request) = self.requests.get_mut(handle) else { continue };
@@ -39,6 +43,8 @@ impl State {
                     let resolution_ns = unready_at.map(|unready_at| elapsed_ns(unready_at, at));
                     request.input_ready = Some(InputReady { at, resolution_ns });
                     request.stamped = true;
+                    #[cfg(test)]
+                    stamped.push(handle);
                 }
                 (Place::Waiting(_) | Place::WaitingAside(_) | Place::Blocked(_), Status::Grammar) => {
                     self.unstampable.push(handle);
@@ -47,6 +53,11 @@ impl State {
                 // gate holds it again and will let it through once more.
                 _ => {}
             }
+        }
+        #[cfg(test)]
+        {
+            stamped.sort();
+            assert_eq!(stamped, scan, "the set that changed and the full scan of both queues differ");
         }
         self.last_pass_at = Some(at);
     }

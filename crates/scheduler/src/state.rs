@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) held_running_front: i64,
     /// Requests that wait for a slot of the active-stream window, first come first.
     pub(crate) no_slot: List<ByQueue>,
+    /// Those of them that run.
+    pub(crate) no_slot_running: Vec<RequestHandle>,
     pub(crate) slots_used: usize,
     /// Held requests under a timeout, the longest held first.
     pub(crate) deadlines: List<ByDeadline>,
@@ -70,6 +72,7 @@ impl State {
             held_running: 0,
             held_running_front: -1,
             no_slot: List::default(),
+            no_slot_running: Vec::new(),
             slots_used: 0,
             deadlines: List::default(),
             delivered: Vec::new(),
@@ -127,6 +130,7 @@ impl State {
                 self.forget_deadline(handle);
             }
             Place::NoSlot => self.no_slot.remove(&mut self.requests, handle),
+            Place::NoSlotRunning => self.no_slot_running.retain(|&other| other != handle),
             Place::Running => self.running.retain(|&other| other != handle),
             Place::Leaving => {}
         }
@@ -212,3 +216,6 @@ impl State {
         self.stirred = true;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -112,6 +112,7 @@ impl WaitQueue {
             Place::Blocked(_)
             | Place::HeldWaiting(_)
             | Place::NoSlot
+            | Place::NoSlotRunning
             | Place::HeldRunning
             | Place::Running
             | Place::Leaving => {}

@@ -17,10 +17,8 @@ impl State {
         }
         self.promote_streams(now);
         for id in QueueId::BOTH {
-            let mut unfed = self.take_rechecks(id);
-            unfed.retain(|&handle| self.must_wait_for_chunk(handle));
-            self.hold_active(id, &unfed, now);
-            unfed.iter().for_each(|&handle| self.load(handle));
+            let held = self.hold_rechecks(id, now, Self::must_wait_for_chunk);
+            held.into_iter().for_each(|handle| self.load(handle));
             for handle in self.released(id, &delivered) {
                 self.release(id, handle);
             }
@@ -68,9 +66,10 @@ impl State {
         input.has_slot
     }
 
-    /// Gives free slots to those who wait for one, first come first. Requests that run got theirs
-    /// before; and all who wait for one stood in the queue before this pass's arrivals.
+    /// Gives free slots to those who wait for one: those that run first, then first come first.
+    /// All of them stood in the queue before this pass's arrivals.
     fn promote_streams(&mut self, now: Option<Instant>) {
+        self.promote_running();
         while let Some(handle) = self.no_slot.head() {
             if !self.take_stream_slot(handle) {
                 return;
@@ -79,6 +78,23 @@ impl State {
             let order = self.requests[handle].order;
             self.hold(handle, Place::HeldWaiting(QueueId::Fresh), order, now);
             self.load(handle);
+        }
+    }
+
+    /// Running requests without a slot step aside until there is one.
+    fn promote_running(&mut self) {
+        if self.config.window().is_none() {
+            return;
+        }
+        let mut running = std::mem::take(&mut self.running);
+        running.append(&mut self.no_slot_running);
+        for handle in running {
+            let place = if self.take_stream_slot(handle) { Place::Running } else { Place::NoSlotRunning };
+            self.requests[handle].place = place;
+            match place {
+                Place::Running => self.running.push(handle),
+                _ => self.no_slot_running.push(handle),
+            }
         }
     }
 

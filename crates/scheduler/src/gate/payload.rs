@@ -14,12 +14,10 @@ impl State {
             self.take_payload(handle);
         }
         for id in QueueId::BOTH {
-            let mut unfed = self.take_rechecks(id);
-            unfed.retain(|&handle| {
-                let request = &self.requests[handle];
+            self.hold_rechecks(id, now, |state, handle| {
+                let request = &state.requests[handle];
                 request.status == Status::Waiting && !request.input.received
             });
-            self.hold_active(id, &unfed, now);
             for handle in self.released(id, &delivered) {
                 self.release(id, handle);
             }
