@@ -61,7 +61,7 @@ pub(crate) fn end_request(
         return (finished, None);
     }
     let record = timeline.zip(stage_anchor).map(|(timeline, stage_anchor)| {
-        let joins = context.as_ref().is_some_and(|c| c.placement == Placement::Same);
+        let joins = context.as_ref().is_some_and(|c| c.placement == Placement::Same && !c.joined_refused);
         let anchor = anchor_of(stage, stage_anchor, request_anchor.filter(|_| joins), counts);
         StageRecord {
             internal_id: (*internal_id != *request_id.as_str()).then(|| RequestId::from(&*internal_id)),

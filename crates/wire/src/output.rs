@@ -18,8 +18,9 @@ pub enum StopReason {
     Text(String),
 }
 
-/// What a stage's engine put out for one request in one step.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What a stage's engine put out for one request in one step. The default is vLLM's: an output
+/// that says nothing.
+#[derive(Clone, Debug, PartialEq)]
 pub struct EngineCoreOutput {
     /// The engine's own (internal) id of the request.
     pub request_id: String,
@@ -48,6 +49,26 @@ pub struct EngineCoreOutput {
     pub carried: Option<Box<CarriedOutputFields>>,
     /// The field order it came in, or goes out in.
     pub layout: OutputLayout,
+}
+
+impl Default for EngineCoreOutput {
+    fn default() -> Self {
+        Self {
+            request_id: String::new(),
+            new_token_ids: Vec::new(),
+            finish_reason: None,
+            stop_reason: None,
+            events: None,
+            num_nans_in_logits: 0,
+            is_segment_finished: Some(false),
+            new_prompt_len_snapshot: None,
+            num_generation_tokens: None,
+            is_coalesced: false,
+            input_ready_ts: None,
+            carried: None,
+            layout: OutputLayout::default(),
+        }
+    }
 }
 
 /// The fields of an output that are passed on untouched.
@@ -81,7 +102,7 @@ impl EngineCoreOutput {
         let offset = reader.offset();
         let len = reader.array_len(OUTPUT)?;
         let layout = OutputLayout::of_len(len);
-        let mut output = Self { is_segment_finished: Some(false), layout, ..Self::default() };
+        let mut output = Self { layout, ..Self::default() };
         let fields = layout.fields();
         for field in fields.iter().take(len) {
             output.read_field(*field, reader)?;

@@ -20,7 +20,6 @@ fn output(request_id: &str, tokens: &[u32], layout: OutputLayout) -> EngineCoreO
     EngineCoreOutput {
         request_id: request_id.into(),
         new_token_ids: tokens.to_vec(),
-        is_segment_finished: Some(false),
         layout,
         ..Default::default()
     }
