@@ -5,6 +5,12 @@
 //! | [`jaeger`] | starts a real Jaeger on free ports, asks it for traces, stops it |
 //! | [`span`] | a span as a back end holds it, in exact nanoseconds |
 //! | [`otlp_json`] | spans from and to OTLP's JSON form |
+//! | [`caller`] | the program that calls: a span and headers of its own |
+//! | [`request_trace`] | the spans of one request put together again, from one trace or several |
+//! | [`rules`] | what must hold of every span of ours |
+//! | [`command_run`] | the `stagespan` program, run as a person runs it |
+//! | [`process`] | processes as `/proc` shows them |
+//! | [`rows`] | trace files for the demo |
 //!
 //! A test that needs a back end is a `[[test]]` target in `Cargo.toml` with `required-features`. `cargo xtask test` turns
 //! on the features whose tools it finds and passes what they need in the environment:
@@ -27,8 +33,14 @@
 //! # }
 //! ```
 
+pub mod caller;
+pub mod command_run;
 pub mod jaeger;
 pub mod otlp_json;
+pub mod process;
+pub mod request_trace;
+pub mod rows;
+pub mod rules;
 pub mod span;
 
 use std::path::PathBuf;

@@ -1,0 +1,123 @@
+//! Processes as `/proc` shows them: whose children they are, what their threads are called, whether they are gone.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+
+/// A process that was seen. Its start time tells it from a later one with the same number.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    parent: u32,
+    state: char,
+    start_ticks: u64,
+}
+
+impl Process {
+    /// The process of this number, if there is one.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Whether it has ended. One that has ended and was not waited for yet counts as gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        Self::of(self.pid).is_none_or(|now| now.start_ticks != self.start_ticks || now.state == 'Z')
+    }
+
+    /// A variable of the environment it was started with.
+    #[must_use]
+    pub fn variable(&self, name: &str) -> Option<String> {
+        let environment = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
+        environment.split(|byte| *byte == 0).find_map(|pair| {
+            let pair = String::from_utf8_lossy(pair);
+            let (key, value) = pair.split_once('=')?;
+            (key == name).then(|| value.to_owned())
+        })
+    }
+
+    /// The names of its threads now.
+    #[must_use]
+    pub fn thread_names(&self) -> BTreeSet<String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
+        let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+        names.map(|name| name.trim_end().to_owned()).collect()
+    }
+
+    /// Sends it a signal, `KILL` or `INT` say.
+    ///
+    /// # Errors
+    /// If the signal can't be sent: it is gone already, most likely.
+    pub fn signal(&self, name: &str) -> anyhow::Result<()> {
+        // The shell's own `kill` is there on every system, and needs no code that the compiler can't check.
+        let status = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.pid)).status();
+        ensure!(status.context("`sh` does not start")?.success(), "{name} can't be sent to {self:?}");
+        Ok(())
+    }
+}
+
+/// Every process that this one has started, and those started by them, as far as they live.
+#[must_use]
+pub fn descendants(pid: u32) -> Vec<Process> {
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let all: Vec<Process> =
+        names.filter_map(|name| name.to_str()?.parse().ok()).filter_map(Process::of).collect();
+    let mut found = Vec::new();
+    let mut parents = vec![pid];
+    while let Some(parent) = parents.pop() {
+        for process in all.iter().filter(|process| process.parent == parent) {
+            parents.push(process.pid);
+            found.push(process.clone());
+        }
+    }
+    found
+}
+
+fn parse_stat(stat: &str) -> Option<Process> {
+    // The program's name stands in brackets and may hold anything, brackets too.
+    let (head, tail) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+    Some(Process {
+        pid: head.split_once(' ')?.0.parse().ok()?,
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        start_ticks: fields.get(19)?.parse().ok()?,
+    })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_may_have_any_name() {
+        let stat = "42 (a) R 1 (b)) S 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 987654 1 1";
+        let expected = Process { pid: 42, parent: 7, state: 'S', start_ticks: 987_654 };
+        assert_eq!(parse_stat(stat), Some(expected));
+        assert_eq!(parse_stat("42 (a"), None);
+    }
+
+    #[test]
+    fn a_child_is_found_known_by_its_environment_and_gone_after_its_end() {
+        let mut child = Command::new("sleep").arg("600").env("STAGE", "talker").spawn().expect("sleep");
+        let found = descendants(std::process::id());
+        let process = found.iter().find(|process| process.pid == child.id()).expect("our child").clone();
+        // The child may not have become `sleep` yet, and then still has our environment.
+        while process.variable("STAGE").is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(process.variable("STAGE").as_deref(), Some("talker"));
+        assert_eq!(process.thread_names(), BTreeSet::from(["sleep".to_owned()]));
+        assert!(!process.is_gone());
+        process.signal("KILL").expect("it is there");
+        while !process.is_gone() {
+            std::thread::yield_now();
+        }
+        child.wait().expect("it was killed");
+        assert!(process.signal("KILL").is_err());
+    }
+}
