@@ -69,7 +69,7 @@ impl fmt::Display for Problem {
             Self::Type { expected, marker } => {
                 write!(f, "expected {expected}, found MessagePack marker 0x{marker:02x}")
             }
-            Self::OutOfRange { expected } => write!(f, "the integer is no {expected}"),
+            Self::OutOfRange { expected } => write!(f, "the integer is not {expected}"),
             Self::NotUtf8 => f.write_str("the text is not UTF-8"),
             Self::Unknown { what, code } => write!(f, "{code} is no known {what}"),
             Self::Missing => f.write_str("it is missing"),

@@ -1,12 +1,19 @@
-//! The order of an output's fields in each version.
+//! The order of the fields in each version.
+//!
+//! The arrays carry no names, so a field's meaning is its place. vLLM appends to its own structs,
+//! on which vLLM-Omni's build: a new field of vLLM's stands in the middle of vLLM-Omni's, and the
+//! number of fields tells the version. A shorter array than any known is read as the first fields
+//! of the newest, which is msgspec's rule for a missing tail.
 
-/// The field order of an output's array, which each vLLM-Omni version extends in the middle.
-///
-/// The arrays carry no names, so a field's meaning is its place, and the number of places tells
-/// the version. The default is ours: the newest, with `input_ready_ts` as its last field.
+/// The field order of an output. The default is ours: the newest, with `input_ready_ts` as its
+/// last field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OutputLayout {
-    /// vLLM-Omni 0.32: 24 fields.
+    /// vLLM-Omni 0.30: 22 fields.
+    Omni030,
+    /// vLLM-Omni 0.31, with `prompt_token_id_logprobs`: 23 fields.
+    Omni031,
+    /// vLLM-Omni 0.32, with `is_coalesced`: 24 fields.
     Omni032,
     /// vLLM-Omni 0.32 with `input_ready_ts` after it: 25 fields.
     #[default]
@@ -21,6 +28,16 @@ pub enum BatchLayout {
     /// vLLM 0.32, with `weight_version`: 9 fields.
     #[default]
     Vllm032,
+}
+
+/// The field order of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RequestLayout {
+    /// vLLM-Omni 0.30: 24 fields.
+    Omni030,
+    /// vLLM-Omni 0.31 and 0.32, with `kv_hints`: 25 fields.
+    #[default]
+    Omni031,
 }
 
 /// A field of an output.
@@ -55,7 +72,7 @@ pub(crate) enum OutputField {
 
 use OutputField::*;
 
-/// The newest order; older ones are listed by what they lack.
+/// The newest order.
 const INPUT_READY: [OutputField; 25] = [
     RequestId,
     NewTokenIds,
@@ -84,11 +101,27 @@ const INPUT_READY: [OutputField; 25] = [
     InputReadyTs,
 ];
 
+/// 0.30's order: the newest without what came in its middle, and at its end, since.
+const OMNI_030: [OutputField; 22] = {
+    let mut fields = [RequestId; 22];
+    let (mut from, mut to) = (0, 0);
+    while to < fields.len() {
+        if !matches!(INPUT_READY[from], PromptTokenIdLogprobs) {
+            fields[to] = INPUT_READY[from];
+            to += 1;
+        }
+        from += 1;
+    }
+    fields
+};
+
 impl OutputLayout {
     /// The layout of an array of `len` fields: a longer one is the newest with unknown fields
     /// after it.
     pub(crate) const fn of_len(len: usize) -> Self {
         match len {
+            22 => Self::Omni030,
+            23 => Self::Omni031,
             ..25 => Self::Omni032,
             25.. => Self::InputReady,
         }
@@ -96,6 +129,8 @@ impl OutputLayout {
 
     pub(crate) fn fields(self) -> &'static [OutputField] {
         match self {
+            Self::Omni030 => &OMNI_030,
+            Self::Omni031 => &INPUT_READY[..23],
             Self::Omni032 => &INPUT_READY[..24],
             Self::InputReady => &INPUT_READY,
         }
@@ -114,6 +149,33 @@ impl BatchLayout {
         match self {
             Self::Vllm031 => 8,
             Self::Vllm032 => 9,
+        }
+    }
+}
+
+/// Where `kv_hints` stands among a request's fields.
+const KV_HINTS: usize = 21;
+
+impl RequestLayout {
+    pub(crate) const fn of_len(len: usize) -> Self {
+        match len {
+            24 => Self::Omni030,
+            _ => Self::Omni031,
+        }
+    }
+
+    pub(crate) const fn len(self) -> usize {
+        match self {
+            Self::Omni030 => 24,
+            Self::Omni031 => 25,
+        }
+    }
+
+    /// The place in the newest order of the field at `place`.
+    pub(crate) const fn newest_place(self, place: usize) -> usize {
+        match self {
+            Self::Omni030 if place >= KV_HINTS => place + 1,
+            Self::Omni030 | Self::Omni031 => place,
         }
     }
 }

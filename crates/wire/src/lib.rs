@@ -56,7 +56,7 @@ mod writer;
 
 pub use error::{DecodeError, Problem};
 pub use event::WireEvent;
-pub use layout::{BatchLayout, OutputLayout};
+pub use layout::{BatchLayout, OutputLayout, RequestLayout};
 pub use message::{EngineCoreMessage, RequestKind, UtilityCall};
 pub use output::{CarriedOutputFields, EngineCoreOutput, StopReason};
 pub use outputs::EngineCoreOutputs;
@@ -67,6 +67,6 @@ pub use sampling_params::SamplingParams;
 /// The longest message, in bytes: 64 MiB.
 pub const FRAME_MAX_BYTES: usize = 64 << 20;
 
-/// The most outputs or request ids in one message. An engine runs a few thousand requests at
-/// once; the bound keeps a hostile frame from being blown up in memory.
+/// The most outputs, request ids, headers or parameters in one message. An engine runs a few
+/// thousand requests at once; the bound keeps a hostile frame from being blown up in memory.
 pub const MESSAGE_MAX_ENTRIES: usize = 1 << 18;

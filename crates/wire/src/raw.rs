@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::error::DecodeError;
+use crate::reader::Reader;
+
 /// MessagePack's nil.
 const NIL: &[u8] = &[0xc0];
 
@@ -17,6 +20,18 @@ impl RawValue {
     /// Takes the bytes of exactly one value; the reader has made sure of that.
     pub(crate) fn from_checked(bytes: &[u8]) -> Self {
         if bytes == NIL { Self::default() } else { Self { bytes: Box::from(bytes) } }
+    }
+
+    /// The value with these MessagePack bytes.
+    ///
+    /// # Errors
+    /// If they are not exactly one value.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        const VALUE: &str = "value";
+        let mut reader = Reader::new(bytes, VALUE)?;
+        let value = reader.raw(VALUE)?;
+        reader.end(VALUE)?;
+        Ok(value)
     }
 
     /// The value's MessagePack bytes.

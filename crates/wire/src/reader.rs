@@ -98,13 +98,8 @@ impl<'a> Reader<'a> {
     /// The length of a list of outputs or ids.
     pub(crate) fn bounded_len(&mut self, field: Field) -> Result<usize> {
         let offset = self.offset();
-        match self.array_len(field)? {
-            count @ ..=MESSAGE_MAX_ENTRIES => Ok(count),
-            count => {
-                let problem = Problem::TooMany { count, max: MESSAGE_MAX_ENTRIES };
-                Err(DecodeError { field, offset, problem })
-            }
-        }
+        let len = self.array_len(field)?;
+        bounded(field, offset, len)
     }
 
     pub(crate) fn map_len(&mut self, field: Field) -> Result<usize> {
@@ -112,7 +107,7 @@ impl<'a> Reader<'a> {
         let len = self.read(field, "a map", decode::read_map_len)? as usize;
         // An entry is two values.
         self.fits(field, offset, len.saturating_mul(2))?;
-        Ok(len)
+        bounded(field, offset, len)
     }
 
     /// Every value takes a byte, so `values` of them can't follow where fewer bytes do.
@@ -260,6 +255,15 @@ impl<'a> Reader<'a> {
         self.rest = rest;
         Ok(taken)
     }
+}
+
+/// Refuses more entries than a message may have. Each becomes many times as large as its bytes.
+fn bounded(field: Field, offset: usize, count: usize) -> Result<usize> {
+    if count > MESSAGE_MAX_ENTRIES {
+        let problem = Problem::TooMany { count, max: MESSAGE_MAX_ENTRIES };
+        return Err(DecodeError { field, offset, problem });
+    }
+    Ok(count)
 }
 
 /// What rmp's two error types say, as far as it matters here.

@@ -1,12 +1,13 @@
 //! A request as it is submitted to a stage's engine.
 
 use crate::error::{DecodeError, Problem};
+use crate::layout::RequestLayout;
 use crate::raw::RawValue;
 use crate::reader::Reader;
 use crate::sampling_params::SamplingParams;
 use crate::writer::Writer;
 
-/// A request for a stage's engine: 25 fields, in vLLM-Omni 0.32's order.
+/// A request for a stage's engine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineCoreRequest {
     /// The engine's own (internal) id.
@@ -35,6 +36,8 @@ pub struct EngineCoreRequest {
     pub session_id: Option<String>,
     /// The fields that are passed on untouched; `None` where all are nil.
     pub carried: Option<Box<CarriedRequestFields>>,
+    /// The field order it came in, or goes out in.
+    pub layout: RequestLayout,
 }
 
 /// The fields of a request that are passed on untouched.
@@ -58,8 +61,6 @@ pub struct CarriedRequestFields {
 
 /// The message itself, in errors.
 const REQUEST: &str = "request";
-/// Fields of the array.
-const FIELDS: usize = 25;
 /// The fields before this have no default.
 const REQUIRED: usize = 9;
 
@@ -71,9 +72,10 @@ impl EngineCoreRequest {
     pub fn decode(message: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(message, REQUEST)?;
         let len = reader.array_len(REQUEST)?;
-        let mut request = Self::default();
+        let layout = RequestLayout::of_len(len);
+        let mut request = Self { layout, ..Self::default() };
         for place in 0..len {
-            request.read_field(place, &mut reader)?;
+            request.read_field(layout.newest_place(place), &mut reader)?;
         }
         if len < REQUIRED {
             return Err(DecodeError { field: REQUEST, offset: 0, problem: Problem::Missing });
@@ -132,7 +134,7 @@ impl EngineCoreRequest {
         let nothing = CarriedRequestFields::default();
         let carried = self.carried.as_deref().unwrap_or(&nothing);
         let mut w = Writer::default();
-        w.array_len(FIELDS);
+        w.array_len(self.layout.len());
         w.text(&self.request_id);
         w.optional(self.prompt_token_ids.as_deref(), Writer::tokens);
         w.raw(&carried.mm_features);
@@ -154,7 +156,9 @@ impl EngineCoreRequest {
         w.raw(&carried.reasoning_parser_kwargs);
         w.bool(self.abort_immediately);
         w.optional(self.session_id.as_deref(), Writer::text);
-        w.raw(&carried.kv_hints);
+        if self.layout == RequestLayout::Omni031 {
+            w.raw(&carried.kv_hints);
+        }
         w.raw(&carried.additional_information);
         w.raw(&carried.model_intermediate_buffer);
         w.raw(&carried.payload_sender_info);
