@@ -1,2 +1,6 @@
 //! The `stagespan` command.
+mod arrivals;
+mod figures;
+mod render;
+mod replay;
 fn main() {}
