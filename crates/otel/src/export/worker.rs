@@ -1,0 +1,255 @@
+//! The one thread that builds spans and exports them.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use opentelemetry::{Context, InstrumentationScope};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::SpanData;
+use stagespan_model::StageResource;
+
+use super::batch::Groups;
+use super::pipe::{Entry, Pipe, Wake};
+use super::retry::{self, Next};
+use super::transport::{Batch, Opening, Outcome, OutcomeKind, Transport};
+use crate::account::DropReason;
+use crate::config::BatchLimits;
+use crate::drop_log::DropLog;
+use crate::id_source;
+use crate::resource::ResourceKey;
+use crate::span;
+
+/// Entries taken out of the queue at once.
+const CHUNK: usize = 64;
+/// A receiver that asks to be left alone is, for this long at the most.
+const THROTTLE_MAX: Duration = Duration::from_secs(30);
+/// Resources whose exported form is kept; more means that stages come and go.
+const RESOURCES_MAX: usize = 256;
+
+/// What the worker needs to begin.
+pub(crate) struct Seed {
+    pub(crate) opening: Opening,
+    pub(crate) batch: BatchLimits,
+    /// The longest that one attempt may take.
+    pub(crate) attempt_timeout: Option<Duration>,
+    pub(crate) resource: Arc<StageResource>,
+    pub(crate) service_name: String,
+}
+
+/// Runs until shutdown.
+pub(super) fn run(pipe: &Arc<Pipe>, seed: Seed) {
+    // Whatever ends this thread, nobody waits for it in vain.
+    struct Exit<'a>(&'a Pipe);
+    impl Drop for Exit<'_> {
+        fn drop(&mut self) {
+            self.0.exited();
+        }
+    }
+    let _exit = Exit(pipe);
+    // An export must not trace itself.
+    let _suppressed = Context::enter_telemetry_suppressed_scope();
+    let Seed { opening, batch, attempt_timeout, resource, service_name } = seed;
+    let transport = opening.open().map_err(|error| crate::report::problem(&error.to_string())).ok();
+    let mut worker = Worker {
+        pipe,
+        transport,
+        batch,
+        attempt_timeout,
+        resource,
+        service_name,
+        resources: HashMap::new(),
+        groups: Groups::default(),
+        scope: span::scope(),
+        throttled_until: None,
+        drop_log: DropLog::default(),
+    };
+    worker.run();
+}
+
+/// Shutdown has settled what the worker holds; it has nothing left to do.
+struct Abandoned;
+
+struct Worker<'p> {
+    pipe: &'p Pipe,
+    /// `None` if it could not be opened: everything fails then, and is counted.
+    transport: Option<Box<dyn Transport>>,
+    batch: BatchLimits,
+    attempt_timeout: Option<Duration>,
+    resource: Arc<StageResource>,
+    service_name: String,
+    resources: HashMap<ResourceKey, Resource>,
+    groups: Groups,
+    scope: InstrumentationScope,
+    throttled_until: Option<Instant>,
+    drop_log: DropLog,
+}
+
+impl Worker<'_> {
+    fn run(&mut self) {
+        loop {
+            let wake = self.pipe.wait(self.batch.schedule_delay);
+            if self.drain().is_err() {
+                return;
+            }
+            match wake {
+                Wake::Work => {}
+                Wake::Flush(number) => self.pipe.flush_done(number),
+                // Producers are turned away since; only what they pushed meanwhile may be left.
+                Wake::Close if self.pipe.queue_len() == 0 => return,
+                Wake::Close => {}
+            }
+        }
+    }
+
+    /// Exports what is in the queue now. What comes meanwhile is left for the next turn, so that
+    /// steady producers can't hold up a flush.
+    fn drain(&mut self) -> Result<(), Abandoned> {
+        let mut left = self.pipe.queue_len();
+        while left > 0 {
+            let entries = self.pipe.take(left.min(CHUNK)).ok_or(Abandoned)?;
+            left = if entries.is_empty() { 0 } else { left - entries.len() };
+            for entry in entries {
+                self.build(entry);
+            }
+            while let Some((key, spans)) = self.groups.take_full(self.batch.export_batch_spans) {
+                self.deliver(key, spans);
+            }
+            if self.groups.len() >= 4 * self.batch.export_batch_spans {
+                self.deliver_all();
+            }
+        }
+        self.deliver_all();
+        self.drop_log.look(&self.pipe.ledger.account(), Instant::now());
+        Ok(())
+    }
+
+    fn build(&mut self, entry: Entry) {
+        match entry {
+            Entry::Live(span) => self.groups.add(ResourceKey::Own, [*span]),
+            Entry::Stage(record) => {
+                let count = u64::from(record.span_count());
+                match span::spans_of(record, &self.scope) {
+                    Ok(stage) => self.groups.add(stage.resource, stage.spans),
+                    Err(error) => {
+                        tracing::debug!(target: "stagespan", %error, "a stage's times can't be expressed");
+                        self.pipe.settle(count, |ledger| ledger.dropped(count, DropReason::Invalid));
+                    }
+                }
+            }
+        }
+    }
+
+    fn deliver_all(&mut self) {
+        while let Some((key, spans)) = self.groups.take_any() {
+            self.deliver(key, spans);
+        }
+    }
+
+    /// Sends one batch, with all of its retries, and settles it.
+    fn deliver(&mut self, key: ResourceKey, spans: Vec<SpanData>) {
+        let mut batch = Batch::new(self.exported_resource(key), spans);
+        let len = batch.len;
+        let began = Instant::now();
+        let mut attempt = 0;
+        let reason = loop {
+            let limits = Limits {
+                batch_at: self.batch.export_timeout.and_then(|timeout| began.checked_add(timeout)),
+                closing_at: self.pipe.closing_at(),
+            };
+            let now = Instant::now();
+            if let Some(wait) = self.throttled_until.map(|until| until.saturating_duration_since(now))
+                && !wait.is_zero()
+            {
+                if limits.left(now).is_some_and(|left| wait >= left) {
+                    break limits.reason();
+                }
+                self.pipe.pause(wait);
+                continue;
+            }
+            self.throttled_until = None;
+            let left = limits.left(now);
+            if left.is_some_and(|left| left.is_zero()) {
+                break limits.reason();
+            }
+            attempt += 1;
+            let within = [left, self.attempt_timeout].into_iter().flatten().min();
+            let outcome = self.attempt(&mut batch, within);
+            let now = Instant::now();
+            if let Some(wish) = outcome.retry_after {
+                self.throttled_until = now.checked_add(wish.min(THROTTLE_MAX));
+            }
+            match retry::next(&outcome, attempt, limits.left(now), chance()) {
+                Next::Done => {
+                    self.settle_delivered(&outcome);
+                    return;
+                }
+                Next::RetryIn(delay) => {
+                    tracing::debug!(target: "stagespan", attempt, ?delay, "export failed: {}", outcome.message);
+                    self.pipe.pause(delay);
+                }
+                Next::GiveUp => {
+                    self.drop_log.cause(&outcome.message);
+                    // Whatever the receiver would take later, shutdown doesn't wait for.
+                    let cut_short = outcome.kind == OutcomeKind::Retryable && limits.closing_at.is_some();
+                    break if cut_short { DropReason::Shutdown } else { DropReason::ExportFailed };
+                }
+            }
+        };
+        self.pipe.settle(len, |ledger| ledger.dropped(len, reason));
+    }
+
+    fn settle_delivered(&mut self, outcome: &Outcome) {
+        let &Outcome { accepted, rejected, .. } = outcome;
+        self.pipe.settle(accepted + rejected, |ledger| ledger.delivered(accepted, rejected));
+        if rejected > 0 {
+            self.drop_log.cause(&outcome.message);
+        }
+    }
+
+    /// One attempt. An exporter that panics costs the batch, not the thread.
+    fn attempt(&mut self, batch: &mut Batch, within: Option<Duration>) -> Outcome {
+        let Some(transport) = &mut self.transport else {
+            return Outcome::lost(OutcomeKind::Failed, "the output could not be opened");
+        };
+        catch_unwind(AssertUnwindSafe(|| transport.send(batch, within)))
+            .unwrap_or_else(|_| Outcome::lost(OutcomeKind::Failed, "the exporter panicked"))
+    }
+
+    fn exported_resource(&mut self, key: ResourceKey) -> Resource {
+        if self.resources.len() >= RESOURCES_MAX {
+            self.resources.clear();
+        }
+        let (own, service_name) = (&self.resource, &self.service_name);
+        self.resources.entry(key).or_insert_with_key(|key| key.resource(own, service_name)).clone()
+    }
+}
+
+/// When a batch has to be settled.
+struct Limits {
+    batch_at: Option<Instant>,
+    closing_at: Option<Instant>,
+}
+
+impl Limits {
+    /// The time until then; `None` is no limit.
+    fn left(&self, now: Instant) -> Option<Duration> {
+        let until = [self.batch_at, self.closing_at].into_iter().flatten().min()?;
+        Some(until.saturating_duration_since(now))
+    }
+
+    /// What a batch that ran out of time is counted as.
+    fn reason(&self) -> DropReason {
+        match (self.batch_at, self.closing_at) {
+            (Some(batch), Some(closing)) if batch < closing => DropReason::ExportFailed,
+            (_, Some(_)) => DropReason::Shutdown,
+            (_, None) => DropReason::ExportFailed,
+        }
+    }
+}
+
+/// A number in 0..1, so that many processes don't retry in step.
+fn chance() -> f64 {
+    f64::from(u32::from_ne_bytes(id_source::random_bytes())) / (f64::from(u32::MAX) + 1.0)
+}
