@@ -64,7 +64,7 @@ pub enum Output {
 }
 
 /// An OTLP receiver.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct OtlpOutput {
     /// The address that spans are posted to, with its path.
     pub endpoint: String,
@@ -86,6 +86,18 @@ impl OtlpOutput {
             headers: Vec::new(),
             timeout: Some(Duration::from_secs(10)),
         }
+    }
+}
+
+impl fmt::Debug for OtlpOutput {
+    /// Without the address's user and password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OtlpOutput")
+            .field("endpoint", &self.printable_endpoint())
+            .field("protocol", &self.protocol)
+            .field("headers", &self.headers)
+            .field("timeout", &self.timeout)
+            .finish()
     }
 }
 

@@ -10,6 +10,8 @@ mod json_file;
 mod pipe;
 mod retry;
 mod stdout;
+#[cfg(test)]
+pub(crate) mod testing;
 mod transport;
 mod worker;
 

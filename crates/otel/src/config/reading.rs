@@ -90,7 +90,10 @@ impl Config {
         };
         let output = match exporter {
             Exporter::Off(reason) => return reader.finish(Activation::Off(reason)),
-            Exporter::Console => Some(Output::Console),
+            Exporter::Console => {
+                reader.set("output", "console", Source::Variable(TRACES_EXPORTER.to_owned()));
+                Some(Output::Console)
+            }
             Exporter::Otlp => otlp::read(&mut reader).map(Output::Otlp),
         };
         Self::read_rest(reader, output)
@@ -103,7 +106,9 @@ impl Config {
         if sdk_disabled(&mut reader) {
             return reader.finish(Activation::Off(OffReason::SdkDisabled));
         }
-        Self::read_rest(reader, Some(Output::OtlpJsonFile(path.into())))
+        let path = path.into();
+        reader.set("output", &path.display().to_string(), Source::Default);
+        Self::read_rest(reader, Some(Output::OtlpJsonFile(path)))
     }
 
     /// Everything but the output; without one, an error has been noted.

@@ -28,10 +28,14 @@ pub(super) fn read(reader: &mut Reader<'_>) -> BatchLimits {
         }
         export_batch_spans = queue_entries;
     }
+    let schedule_delay = Duration::from_millis(delay_ms);
+    reader.set("queue", &queue_entries.to_string(), reader.source(MAX_QUEUE_SIZE));
+    reader.set("batch", &export_batch_spans.to_string(), reader.source(MAX_EXPORT_BATCH_SIZE));
+    reader.set("delay", &format!("{schedule_delay:?}"), reader.source(SCHEDULE_DELAY));
     BatchLimits {
-        schedule_delay: Duration::from_millis(delay_ms),
+        schedule_delay,
         queue_entries,
         export_batch_spans,
-        export_timeout: reader.timeout(EXPORT_TIMEOUT, 30_000),
+        export_timeout: reader.timeout(EXPORT_TIMEOUT, "export timeout", 30_000),
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<OtlpOutput> {
     let endpoint = endpoint(reader);
     let headers = headers(reader);
     let timeout_variable = reader.first(TIMEOUT).map_or(TIMEOUT[1], |(variable, _)| variable);
-    let timeout = reader.timeout(timeout_variable, 10_000);
+    let timeout = reader.timeout(timeout_variable, "timeout", 10_000);
     Some(OtlpOutput { endpoint: endpoint?, protocol: protocol?, headers, timeout })
 }
 

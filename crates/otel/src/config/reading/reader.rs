@@ -1,5 +1,6 @@
 //! Reads variables one by one, and keeps what is to be said of them.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::{Activation, Reading};
@@ -91,13 +92,13 @@ impl<'e> Reader<'e> {
         value
     }
 
+    /// Where a variable's value comes from.
+    pub(super) fn source(&self, variable: &str) -> Source {
+        self.text(variable).map_or(Source::Default, |_| Source::Variable(variable.to_owned()))
+    }
+
     /// A whole number within bounds; others are warned of, and the default is used.
-    pub(super) fn number(
-        &mut self,
-        variable: &str,
-        default: u64,
-        bounds: std::ops::RangeInclusive<u64>,
-    ) -> u64 {
+    pub(super) fn number(&mut self, variable: &str, default: u64, bounds: RangeInclusive<u64>) -> u64 {
         let Some(value) = self.text(variable) else { return default };
         match value.parse::<u64>() {
             Ok(number) if bounds.contains(&number) => number,
@@ -114,11 +115,19 @@ impl<'e> Reader<'e> {
     }
 
     /// A timeout in milliseconds, where 0 is no limit.
-    pub(super) fn timeout(&mut self, variable: &str, default_ms: u64) -> Option<Duration> {
-        match self.number(variable, default_ms, 0..=u64::from(u32::MAX)) {
+    pub(super) fn timeout(
+        &mut self,
+        variable: &str,
+        setting: &'static str,
+        default_ms: u64,
+    ) -> Option<Duration> {
+        let timeout = match self.number(variable, default_ms, 0..=u64::from(u32::MAX)) {
             0 => None,
             ms => Some(Duration::from_millis(ms)),
-        }
+        };
+        let shown = timeout.map_or_else(|| "none".to_owned(), |timeout| format!("{timeout:?}"));
+        self.set(setting, &shown, self.source(variable));
+        timeout
     }
 
     pub(super) fn warn(&mut self, variable: &str, problem: &str, remedy: &str) {

@@ -1,0 +1,101 @@
+//! What the tests of the export share: a receiver that answers by a script, and a pipeline's records.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, reason = "what can't be set up fails the test")]
+
+use std::sync::Arc;
+
+use stagespan_model::{
+    Clock, ClockAnchor, ClockSource, Detail, End, Gate, Position, RecordSink, StageIdentity, StageName,
+    StageRecord, StageTimeline, SystemClock, TimelineEvent,
+};
+use stagespan_otel::{
+    Config, Door, Environment, Layer, OtlpOutput, Output, RequestOpening, StageTarget, resource,
+};
+
+pub(crate) mod receiver;
+
+/// Spans of one request of [`run_request`]: `request`, and per stage the stage's and its waits'.
+pub(crate) const SPANS_PER_REQUEST: u64 = 1 + 2 + 3;
+
+/// A configuration that exports to `endpoint`, with everything else at its default.
+pub(crate) fn config_to(endpoint: &str) -> Config {
+    let own = resource::detect_process(&Environment::default());
+    Config::new(Output::Otlp(OtlpOutput::http(endpoint)), "stagespan-test", own)
+}
+
+pub(crate) fn start(config: Config) -> Layer {
+    Layer::start(config, Arc::new(SystemClock::new())).unwrap()
+}
+
+fn stage(stage_id: u32, name: &str, clock: &SystemClock) -> Arc<StageIdentity> {
+    let gate = if stage_id == 0 { Gate::None } else { Gate::AsyncChunk };
+    Arc::new(StageIdentity {
+        stage_id,
+        name: StageName::new(name).unwrap(),
+        replica_id: 0,
+        gate,
+        position: Position::of(stage_id, gate, false),
+        clock_domain: clock.domain().clone(),
+        resource: Arc::new(resource::detect(&Environment::default(), stage_id, 0)),
+    })
+}
+
+/// Two stages, thinker and talker, in this process.
+pub(crate) struct Pipeline {
+    layer: Layer,
+    sink: Arc<dyn RecordSink>,
+    clock: SystemClock,
+    stages: [Arc<StageIdentity>; 2],
+}
+
+impl Pipeline {
+    pub(crate) fn new(layer: &Layer) -> Self {
+        let clock = SystemClock::new();
+        let stages = [stage(0, "thinker", &clock), stage(1, "talker", &clock)];
+        Self { layer: layer.clone(), sink: layer.sink(), clock, stages }
+    }
+
+    /// Runs one request through both stages: [`SPANS_PER_REQUEST`] spans.
+    pub(crate) fn run_request(&self, id: &str) {
+        let mut request =
+            self.layer.open_request(RequestOpening { request_id: id, headers: [], door: Door::Http });
+        let thinker = [self.stages[0].name.clone()];
+        for stage in &self.stages {
+            let upstreams = if stage.stage_id == 0 { &[][..] } else { &thinker[..] };
+            let assigned = request.assign(StageTarget {
+                name: &stage.name,
+                clock: Some(self.clock.domain()),
+                upstreams,
+                companion_role: None,
+            });
+            let anchor = request.anchor().unwrap_or_else(|| ClockAnchor::read(&self.clock));
+            let mut timeline = StageTimeline::new(stage.position, self.clock.now());
+            if stage.position == Position::Gated {
+                timeline
+                    .apply(TimelineEvent::InputReady { at: self.clock.now(), resolution_ns: None })
+                    .unwrap();
+            }
+            timeline.apply(TimelineEvent::Scheduled(self.clock.now())).unwrap();
+            self.sink.record(StageRecord {
+                request_id: id.into(),
+                internal_id: None,
+                stage: Arc::clone(stage),
+                timeline: timeline.finish(self.clock.now(), End::Stop),
+                anchor,
+                context: assigned.context,
+                clock_source: ClockSource::Events,
+                companion_role: None,
+                tokens_input: 1,
+                detail: Detail::Waits,
+            });
+        }
+        request.end();
+    }
+
+    pub(crate) fn run_requests(&self, count: usize) {
+        for i in 0..count {
+            self.run_request(&format!("r{i}"));
+        }
+    }
+}
