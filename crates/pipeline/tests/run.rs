@@ -108,7 +108,8 @@ fn assert_complete(outcomes: &[RequestOutcome]) {
             let Some(queued_ns) = timeline.queued_ns() else { panic!("never scheduled: {outcome:?}") };
             if let Split::Measured { input_wait_ns, ready_queued_ns } = timeline.split() {
                 assert_eq!(input_wait_ns + ready_queued_ns, queued_ns);
-                assert!(timeline.resolution_ns().is_some());
+                let resolution_ns = timeline.resolution_ns().expect("a resolution");
+                assert!(resolution_ns <= input_wait_ns, "not before QUEUED: {resolution_ns} {input_wait_ns}");
             }
             let queued_ms = stage.stats.vllm_queued_ms.expect("statistics");
             assert!((queued_ms - queued_ns as f64 / 1e6).abs() < 1e-6, "{queued_ms} {queued_ns}");
@@ -131,6 +132,22 @@ async fn chunks_flow_over_both_kinds_of_socket() {
         let summary = serde_json::to_value(orchestrator.shut_down().await.unwrap()).unwrap();
         assert_eq!(summary["stage_table"].as_array().unwrap().len(), 20);
     }
+}
+
+/// An idle stage passes over the requests it holds again and again, so a stamp says when the input
+/// came and not merely that it came since the request did.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_wait_is_stamped_finely() {
+    let mut options = options("unix", r#"gate = "async_chunk""#);
+    options.pipeline.stages[0].start_cost_ms = 400;
+    let orchestrator = Orchestrator::start(options).await.unwrap();
+    let outcome = run_all(&orchestrator, 1).await.remove(0);
+    let talker = outcome.stages[1].timeline.as_ref().unwrap();
+    let (wait_ns, resolution_ns) = (talker.split().input_wait_ns().unwrap(), talker.resolution_ns().unwrap());
+    assert!(wait_ns >= 400_000_000, "{wait_ns}");
+    // A ratio of one run; without passes in between it is 1.
+    assert!(resolution_ns < wait_ns / 2, "{resolution_ns} of {wait_ns}");
+    orchestrator.shut_down().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -22,6 +22,9 @@ use crate::pipeline_file::{Role, SchedulerKind};
 
 /// How often the orchestrator gets a new anchor of this stage's clock.
 const ANCHOR_EVERY: Duration = Duration::from_secs(10);
+/// How often the gate passes over an idle stage that holds requests: the resolution of a stamp there.
+/// (vLLM-Omni's own loop never rests while it has requests.)
+const GATE_PASS_EVERY: Duration = Duration::from_millis(1);
 /// How long the orchestrator has to say what becomes of requests whose upstream stage is gone,
 /// before they end by `connector_failure`.
 const UPSTREAM_GRACE: Duration = Duration::from_secs(2);
@@ -50,6 +53,7 @@ pub(super) struct Engine {
     live: HashMap<RequestHandle, Live>,
     early: EarlyInput,
     next_anchor: Wakeup,
+    next_gate_pass: Wakeup,
     upstream_lost: Option<Wakeup>,
     ending: bool,
 }
@@ -74,6 +78,7 @@ impl Engine {
             live: HashMap::new(),
             early: EarlyInput::default(),
             next_anchor: Wakeup::now() + ANCHOR_EVERY,
+            next_gate_pass: Wakeup::now(),
             upstream_lost: None,
             ending: false,
             clock,
@@ -89,11 +94,12 @@ impl Engine {
             if self.ending || self.outbox.is_closed() {
                 break;
             }
-            if !self.scheduler.has_work() {
+            if !self.scheduler.has_work() && !self.gate_pass_due() {
                 self.send_outputs();
                 self.wait(self.idle_until());
                 continue;
             }
+            self.next_gate_pass = Wakeup::now() + GATE_PASS_EVERY;
             let clock = Arc::clone(&self.clock);
             match self.scheduler.step(&*clock) {
                 // An empty plan, too, may let requests through that the next step schedules.
@@ -289,10 +295,20 @@ impl Engine {
         }
     }
 
+    /// Whether the gate holds requests.
+    fn holds_requests(&self) -> bool {
+        self.scheduler.counts().held > 0
+    }
+
+    fn gate_pass_due(&self) -> bool {
+        self.holds_requests() && Wakeup::now() >= self.next_gate_pass
+    }
+
     /// Until when there is nothing to do unless a message comes.
     fn idle_until(&self) -> Wakeup {
         let deadline = self.scheduler.next_deadline().map(|at| self.wakeup_at(at));
-        [deadline, self.upstream_lost].into_iter().flatten().fold(self.next_anchor, Wakeup::min)
+        let gate_pass = self.holds_requests().then_some(self.next_gate_pass);
+        [deadline, gate_pass, self.upstream_lost].into_iter().flatten().fold(self.next_anchor, Wakeup::min)
     }
 
     /// An instant of the stage's clock as an instant to wait for.
