@@ -11,7 +11,7 @@ use stagespan_wire::EngineCoreOutput;
 use crate::anchors::RecentAnchors;
 use crate::counts::{Counts, Reason};
 use crate::phase_stats::PhaseStats;
-use crate::segments::Segments;
+use crate::segments::{Effect, Segments};
 use crate::submission::Submission;
 use crate::times::Times;
 
@@ -87,14 +87,23 @@ impl LiveRequest {
 
     pub(crate) fn updated(&mut self, resumable: bool, tokens_input: u32) {
         self.tokens_input = self.tokens_input.saturating_add(tokens_input);
-        if self.segments.updated(resumable) {
-            self.restart_stats();
-        }
+        let effect = self.segments.updated(resumable);
+        self.change_stats(effect);
     }
 
-    fn restart_stats(&mut self) {
-        self.stats = PhaseStats::default();
-        self.stamp = None;
+    fn change_stats(&mut self, effect: Effect) {
+        match effect {
+            Effect::Nothing => {}
+            Effect::Complete => self.stats.complete(),
+            Effect::Restart | Effect::Drop => {
+                self.stats = PhaseStats::default();
+                // The stamp was taken in the first segment; it splits no other.
+                self.stamp = None;
+                if effect == Effect::Drop {
+                    self.stats.complete();
+                }
+            }
+        }
     }
 
     /// Notes one output. Whether it ends the request is the caller's to see.
@@ -120,9 +129,8 @@ impl LiveRequest {
         self.tokens(output, times, counts);
         if output.finish_reason.is_some() && final_reason(output).is_none() {
             self.segment_tokens = 0;
-            if self.segments.segment_finished() {
-                self.restart_stats();
-            }
+            let effect = self.segments.segment_finished();
+            self.change_stats(effect);
         }
     }
 

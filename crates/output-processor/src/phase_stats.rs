@@ -16,11 +16,21 @@ pub(crate) struct PhaseStats {
     /// Whether an output has come since the start, or since the last streaming update.
     has_output: bool,
     queued_events: u32,
+    /// Whether nothing more counts.
+    complete: bool,
 }
 
 impl PhaseStats {
+    /// Keeps the figures as they are, whatever still comes.
+    pub(crate) fn complete(&mut self) {
+        self.complete = true;
+    }
+
     /// Notes an engine-core event.
     pub(crate) fn event(&mut self, kind: EventKind, timestamp: f64) {
+        if self.complete {
+            return;
+        }
         match kind {
             EventKind::Queued => {
                 self.queued_ts = timestamp;
@@ -38,6 +48,9 @@ impl PhaseStats {
     /// Notes an output, with the timestamp of its batch: the first one counts as the first token,
     /// whether or not it has any.
     pub(crate) fn output(&mut self, batch_timestamp: f64) {
+        if self.complete {
+            return;
+        }
         if !self.has_output {
             self.has_output = true;
             self.first_token_ts = batch_timestamp;

@@ -1,7 +1,20 @@
-//! The streaming updates of a request, as vLLM's front end counts them.
+//! The segments of a streaming session, as vLLM's front end counts them.
 
-/// Where a streaming session stands between its segments. An update starts the statistics anew:
-/// at once when the engine has finished the segment before it, else when it does.
+/// What a step of the session does to the request's statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// They go on.
+    Nothing,
+    /// They start anew: the engine has come to a new segment.
+    Restart,
+    /// They are complete: nothing after this counts.
+    Complete,
+    /// They are dropped: the front end let go of the request between two segments.
+    Drop,
+}
+
+/// Where a streaming session stands. An update starts the statistics anew: at once when the engine
+/// has finished the segment before it, else when it does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Segments {
     /// Whether further input is announced.
@@ -19,43 +32,36 @@ impl Segments {
         Self { open: resumable, ..Self::default() }
     }
 
-    /// Notes an update; says whether statistics start anew now.
-    #[must_use]
-    pub(crate) fn updated(&mut self, resumable: bool) -> bool {
-        match (resumable, self.idle) {
-            (true, true) => {
+    /// Notes an update. One that is not `resumable` brings no input: it closes the session.
+    pub(crate) fn updated(&mut self, resumable: bool) -> Effect {
+        if resumable {
+            if self.idle {
                 self.idle = false;
-                true
+                return Effect::Restart;
             }
-            (true, false) => {
-                self.waiting = self.waiting.saturating_add(1);
-                false
-            }
-            // The session's end brings no input, so nothing starts.
-            (false, _) if self.waiting > 0 => {
-                self.last_is_final = true;
-                false
-            }
-            (false, _) => {
-                self.open = false;
-                false
-            }
+            self.waiting = self.waiting.saturating_add(1);
+        } else if self.idle {
+            return Effect::Drop;
+        } else if self.waiting > 0 {
+            self.last_is_final = true;
+        } else {
+            self.open = false;
         }
+        Effect::Nothing
     }
 
-    /// Notes the end of a segment; says whether statistics start anew now.
-    #[must_use]
-    pub(crate) fn segment_finished(&mut self) -> bool {
+    /// Notes the end of a segment.
+    pub(crate) fn segment_finished(&mut self) -> Effect {
         if !self.open {
-            return false;
+            return Effect::Complete;
         }
         if self.waiting == 0 {
             self.idle = true;
-            return false;
+            return Effect::Nothing;
         }
         self.waiting -= 1;
         self.open = !(self.waiting == 0 && self.last_is_final);
-        true
+        Effect::Restart
     }
 }
 
@@ -66,28 +72,34 @@ mod tests {
     #[test]
     fn an_update_counts_from_when_the_engine_comes_to_it() {
         let mut session = Segments::new(true);
-        assert!(!session.updated(true), "the first segment is still running");
-        assert!(session.segment_finished(), "and now the second begins");
-        assert!(!session.segment_finished(), "nothing to go on with");
-        assert!(session.updated(true), "the engine was waiting for it");
-        assert!(!session.updated(false), "the end of the session brings no input");
-        assert!(!session.segment_finished());
+        assert_eq!(session.updated(true), Effect::Nothing, "the first segment is still running");
+        assert_eq!(session.segment_finished(), Effect::Restart, "and now the second begins");
+        assert_eq!(session.segment_finished(), Effect::Nothing, "there is nothing to go on with");
+        assert_eq!(session.updated(true), Effect::Restart, "the engine was waiting for it");
+        assert_eq!(session.updated(false), Effect::Nothing);
+        assert_eq!(session.segment_finished(), Effect::Complete);
     }
 
     #[test]
     fn the_last_segment_closes_the_session() {
         let mut session = Segments::new(true);
-        assert!(!session.updated(true));
-        assert!(!session.updated(false));
-        assert!(session.segment_finished());
-        assert_eq!(session, Segments { last_is_final: true, ..Segments::default() });
-        assert!(!session.segment_finished());
+        assert_eq!(session.updated(true), Effect::Nothing);
+        assert_eq!(session.updated(true), Effect::Nothing);
+        assert_eq!(session.updated(false), Effect::Nothing);
+        assert_eq!(session.segment_finished(), Effect::Restart);
+        assert_eq!(session.segment_finished(), Effect::Restart, "the last one begins");
+        assert_eq!(session.segment_finished(), Effect::Complete);
+    }
+
+    #[test]
+    fn a_session_closed_between_two_segments_has_no_figures() {
+        let mut session = Segments::new(true);
+        assert_eq!(session.segment_finished(), Effect::Nothing);
+        assert_eq!(session.updated(false), Effect::Drop);
     }
 
     #[test]
     fn a_request_without_updates_has_one_segment() {
-        let mut session = Segments::new(false);
-        assert!(!session.segment_finished());
-        assert_eq!(session, Segments::default());
+        assert_eq!(Segments::new(false).segment_finished(), Effect::Complete);
     }
 }

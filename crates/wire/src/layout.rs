@@ -9,6 +9,10 @@
 /// last field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OutputLayout {
+    /// vLLM 0.30's own output: 17 fields. vLLM-Omni's AR scheduler sends it for an abort.
+    Vllm030,
+    /// vLLM 0.31's and 0.32's own output, with `prompt_token_id_logprobs`: 18 fields.
+    Vllm031,
     /// vLLM-Omni 0.30: 22 fields.
     Omni030,
     /// vLLM-Omni 0.31, with `prompt_token_id_logprobs`: 23 fields.
@@ -120,15 +124,19 @@ impl OutputLayout {
     /// after it.
     pub(crate) const fn of_len(len: usize) -> Self {
         match len {
+            ..=17 => Self::Vllm030,
+            18 => Self::Vllm031,
             22 => Self::Omni030,
             23 => Self::Omni031,
-            ..25 => Self::Omni032,
+            19..25 => Self::Omni032,
             25.. => Self::InputReady,
         }
     }
 
     pub(crate) fn fields(self) -> &'static [OutputField] {
         match self {
+            Self::Vllm030 => &INPUT_READY[..17],
+            Self::Vllm031 => &INPUT_READY[..18],
             Self::Omni030 => &OMNI_030,
             Self::Omni031 => &INPUT_READY[..23],
             Self::Omni032 => &INPUT_READY[..24],

@@ -111,7 +111,7 @@ impl SamplingParams {
     }
 
     pub(crate) fn write(&self, writer: &mut Writer) {
-        writer.map_len(self.entries.len());
+        writer.reserved_map_len(self.entries.len());
         for (key, value) in &self.entries {
             writer.text(key);
             writer.raw(value);

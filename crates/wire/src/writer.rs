@@ -1,7 +1,8 @@
-//! Writes MessagePack as msgspec does: every integer and length in its shortest form.
+//! Writes MessagePack as msgspec does: every integer and length in its shortest form, but one.
 
 use std::convert::Infallible;
 
+use rmp::Marker;
 use rmp::encode::{self, ByteBuf, ValueWriteError};
 
 use crate::raw::RawValue;
@@ -34,6 +35,19 @@ impl Writer {
 
     pub(crate) fn map_len(&mut self, len: usize) {
         written(encode::write_map_len(&mut self.buffer, u32::try_from(len).unwrap_or(u32::MAX)));
+    }
+
+    /// The length of a map that leaves defaults out: msgspec makes room for it before it knows how
+    /// many entries follow, so it is not in its shortest form.
+    pub(crate) fn reserved_map_len(&mut self, len: usize) {
+        match u16::try_from(len) {
+            Ok(len) => {
+                let bytes = self.buffer.as_mut_vec();
+                bytes.push(Marker::Map16.to_u8());
+                bytes.extend_from_slice(&len.to_be_bytes());
+            }
+            Err(_) => self.map_len(len),
+        }
     }
 
     pub(crate) fn text(&mut self, text: &str) {
