@@ -1,20 +1,26 @@
 //! The `stagespan` program, run as a person runs it, and never longer than the test allows.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
-use crate::process::{Process, descendants};
+use crate::process::{Process, with_variable};
 use crate::stagespan_binary;
 
 /// Pause between two looks at something that is about to happen.
 const POLL_EVERY: Duration = Duration::from_millis(5);
+
+/// The variable by which every process of a run is known; its value is the run's directory.
+const MARKER: &str = "E2E_RUN";
+
+/// How long the kernel may take to remove a process that was killed.
+const GONE_WITHIN: Duration = Duration::from_secs(2);
 
 /// A command to be run in an empty directory of its own, without any tracing variable of this process.
 #[derive(Debug)]
@@ -23,7 +29,7 @@ pub struct Run {
     directory: TempDir,
 }
 
-/// One that runs. When dropped it is killed; its stages then end by themselves.
+/// One that runs. When dropped it is killed, with all its children.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -65,7 +71,11 @@ impl Run {
     /// If there is no place for its directory.
     pub fn of(mut command: Command) -> anyhow::Result<Self> {
         let directory = TempDir::new().context("no directory for the run")?;
-        command.current_dir(directory.path());
+        command.current_dir(directory.path()).env(MARKER, directory.path());
+        // Where its sockets are, so that the test can look at them.
+        let temporary = directory.path().join(TEMPORARY);
+        std::fs::create_dir(&temporary).context("no directory for temporary files")?;
+        command.env("TMPDIR", temporary);
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             if text.starts_with("OTEL_") || text.starts_with("STAGESPAN_") {
@@ -120,6 +130,7 @@ impl Run {
     }
 }
 
+const TEMPORARY: &str = ".tmp";
 const STDOUT: &str = ".stdout";
 const STDERR: &str = ".stderr";
 
@@ -146,10 +157,18 @@ impl Running {
         read(&self.directory, STDERR)
     }
 
-    /// Every process that it has started and that lives.
+    /// Every process of the run but the program itself.
     #[must_use]
-    pub fn descendants(&self) -> Vec<Process> {
-        descendants(self.child.id())
+    pub fn children(&self) -> Vec<Process> {
+        let mut all = marked(&self.directory);
+        all.retain(|process| process.pid != self.child.id());
+        all
+    }
+
+    /// What it keeps in its directory for temporary files: the directory of its sockets.
+    #[must_use]
+    pub fn temporary_files(&self) -> Vec<PathBuf> {
+        temporary_files(&self.directory)
     }
 
     /// Waits until `look` finds something, and fails when the program ends before, or the time is up.
@@ -205,10 +224,32 @@ impl Drop for Running {
         // Already ended, or not wanted any more.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        for process in marked(&self.directory) {
+            let _ = process.signal("KILL");
+        }
     }
 }
 
 impl Ended {
+    /// Nothing of the run is left: no process, and no temporary file.
+    ///
+    /// # Errors
+    /// What is left.
+    pub fn check_nothing_left(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + GONE_WITHIN;
+        loop {
+            let left = marked(&self.directory);
+            if left.is_empty() {
+                break;
+            }
+            ensure!(Instant::now() < deadline, "left running: {left:?}");
+            thread::sleep(POLL_EVERY);
+        }
+        let files = temporary_files(&self.directory);
+        ensure!(files.is_empty(), "left in the directory for temporary files: {files:?}");
+        Ok(())
+    }
+
     /// Standard output as the one JSON object that `--json` prints.
     ///
     /// # Errors
@@ -221,12 +262,22 @@ impl Ended {
     }
 }
 
+fn marked(directory: &TempDir) -> Vec<Process> {
+    with_variable(MARKER, &directory.path().display().to_string())
+}
+
+fn temporary_files(directory: &TempDir) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory.path().join(TEMPORARY)).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
 fn read(directory: &TempDir, name: &str) -> anyhow::Result<String> {
     let bytes = std::fs::read(directory.path().join(name)).with_context(|| format!("cannot read {name}"))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 
@@ -247,6 +298,18 @@ mod tests {
         );
         assert!(ended.directory.path().join("made").exists());
         assert!(ended.json().expect_err("exit code 3").to_string().contains("oops"));
+    }
+
+    #[test]
+    fn what_is_left_behind_is_found() {
+        let ended = shell("sleep 600 & echo $! > pid").end(Duration::from_secs(60)).expect("it ends");
+        assert!(ended.check_nothing_left().expect_err("a sleeper").to_string().contains("left running"));
+        for process in marked(&ended.directory) {
+            process.signal("KILL").expect("it is there");
+        }
+        ended.check_nothing_left().expect("nothing is left now");
+        let ended = shell("touch $TMPDIR/x").end(Duration::from_secs(60)).expect("it ends");
+        assert!(ended.check_nothing_left().expect_err("a file").to_string().contains(".tmp/x"));
     }
 
     #[test]

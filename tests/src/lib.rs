@@ -8,7 +8,10 @@
 //! | [`caller`] | the program that calls: a span and headers of its own |
 //! | [`request_trace`] | the spans of one request put together again, from one trace or several |
 //! | [`rules`] | what must hold of every span of ours |
+//! | [`viewer`] | what Jaeger would show of them |
+//! | [`pipeline_run`] | real stage processes, driven from the test's own process |
 //! | [`command_run`] | the `stagespan` program, run as a person runs it |
+//! | [`demo_run`] | pipelines and arrivals for runs of `stagespan demo` |
 //! | [`process`] | processes as `/proc` shows them |
 //! | [`rows`] | trace files for the demo |
 //!
@@ -35,13 +38,16 @@
 
 pub mod caller;
 pub mod command_run;
+pub mod demo_run;
 pub mod jaeger;
 pub mod otlp_json;
+pub mod pipeline_run;
 pub mod process;
 pub mod request_trace;
 pub mod rows;
 pub mod rules;
 pub mod span;
+pub mod viewer;
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Processes as `/proc` shows them: whose children they are, what their threads are called, whether they are gone.
+//! Processes as `/proc` shows them: by whose run they were started, what their threads are called, whether they are gone.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,6 @@ use anyhow::{Context as _, ensure};
 pub struct Process {
     /// Its number.
     pub pid: u32,
-    parent: u32,
     state: char,
     start_ticks: u64,
 }
@@ -60,21 +59,13 @@ impl Process {
     }
 }
 
-/// Every process that this one has started, and those started by them, as far as they live.
+/// Every living process whose environment has this variable with this value, which children inherit, also those whose
+/// parent is gone.
 #[must_use]
-pub fn descendants(pid: u32) -> Vec<Process> {
-    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let all: Vec<Process> =
-        names.filter_map(|name| name.to_str()?.parse().ok()).filter_map(Process::of).collect();
-    let mut found = Vec::new();
-    let mut parents = vec![pid];
-    while let Some(parent) = parents.pop() {
-        for process in all.iter().filter(|process| process.parent == parent) {
-            parents.push(process.pid);
-            found.push(process.clone());
-        }
-    }
-    found
+pub fn with_variable(name: &str, value: &str) -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let all = entries.filter_map(|entry| entry.to_str()?.parse().ok()).filter_map(Process::of);
+    all.filter(|process| !process.is_gone() && process.variable(name).as_deref() == Some(value)).collect()
 }
 
 fn parse_stat(stat: &str) -> Option<Process> {
@@ -84,40 +75,44 @@ fn parse_stat(stat: &str) -> Option<Process> {
     Some(Process {
         pid: head.split_once(' ')?.0.parse().ok()?,
         state: fields.first()?.chars().next()?,
-        parent: fields.get(1)?.parse().ok()?,
         start_ticks: fields.get(19)?.parse().ok()?,
     })
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 
     #[test]
     fn a_program_may_have_any_name() {
         let stat = "42 (a) R 1 (b)) S 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 987654 1 1";
-        let expected = Process { pid: 42, parent: 7, state: 'S', start_ticks: 987_654 };
+        let expected = Process { pid: 42, state: 'S', start_ticks: 987_654 };
         assert_eq!(parse_stat(stat), Some(expected));
         assert_eq!(parse_stat("42 (a"), None);
     }
 
     #[test]
-    fn a_child_is_found_known_by_its_environment_and_gone_after_its_end() {
-        let mut child = Command::new("sleep").arg("600").env("STAGE", "talker").spawn().expect("sleep");
-        let found = descendants(std::process::id());
-        let process = found.iter().find(|process| process.pid == child.id()).expect("our child").clone();
+    fn a_child_is_found_by_its_environment_and_gone_after_its_end() {
+        let marker = format!("of-{}", std::process::id());
+        assert_eq!(with_variable("E2E_MARKER", &marker), []);
+        let mut child = Command::new("sleep").arg("600").env("E2E_MARKER", &marker).spawn().expect("sleep");
         // The child may not have become `sleep` yet, and then still has our environment.
-        while process.variable("STAGE").is_none() {
+        let found = loop {
+            match with_variable("E2E_MARKER", &marker).pop() {
+                Some(found) => break found,
+                None => std::thread::yield_now(),
+            }
+        };
+        assert_eq!(found.pid, child.id());
+        assert_eq!(found.variable("E2E_OTHER"), None);
+        assert_eq!(found.thread_names(), BTreeSet::from(["sleep".to_owned()]));
+        found.signal("KILL").expect("it is there");
+        while !found.is_gone() {
             std::thread::yield_now();
         }
-        assert_eq!(process.variable("STAGE").as_deref(), Some("talker"));
-        assert_eq!(process.thread_names(), BTreeSet::from(["sleep".to_owned()]));
-        assert!(!process.is_gone());
-        process.signal("KILL").expect("it is there");
-        while !process.is_gone() {
-            std::thread::yield_now();
-        }
+        assert_eq!(with_variable("E2E_MARKER", &marker), []);
         child.wait().expect("it was killed");
-        assert!(process.signal("KILL").is_err());
+        assert!(found.signal("KILL").is_err());
     }
 }

@@ -56,6 +56,7 @@ impl Jaeger {
             ("query.start_time_min", "1970-01-01T00:00:00Z"),
             ("query.start_time_max", "2200-01-01T00:00:00Z"),
             ("query.num_traces", &traces_max),
+            ("query.raw_traces", "true"),
         ];
         let answer = self.get("/api/v3/traces", &parameters)?;
         Ok(answer.map_or(Json::Null, |mut json| json["result"].take()))
@@ -143,10 +144,19 @@ impl Jaeger {
     /// # Errors
     /// If there is no such trace, or Jaeger does not answer as expected.
     pub fn warnings(&self, trace_id: &str) -> anyhow::Result<Vec<String>> {
-        let trace = self.trace_v1(trace_id)?.with_context(|| format!("Jaeger has no trace {trace_id}"))?;
+        Self::warnings_of(
+            &self.trace_v1(trace_id)?.with_context(|| format!("Jaeger has no trace {trace_id}"))?,
+        )
+    }
+
+    /// The same, of a trace as [`Jaeger::trace_v1`] gives it.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn warnings_of(trace: &Json) -> anyhow::Result<Vec<String>> {
         let spans = trace["spans"].as_array().with_context(|| format!("no spans in {trace}"))?;
         let mut found = Vec::new();
-        for owner in std::iter::once(&trace).chain(spans) {
+        for owner in std::iter::once(trace).chain(spans) {
             let id = owner["spanID"].as_str().unwrap_or("the trace");
             match &owner["warnings"] {
                 Json::Null => {}

@@ -1,0 +1,74 @@
+//! Drives the real schedulers through scripts, in a Python process.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use super::outcome::Outcome;
+use super::script::Script;
+
+/// The driver, and the Python process that runs it.
+#[derive(Debug)]
+pub struct Driver {
+    child: Child,
+    scripts: ChildStdin,
+    results: BufReader<ChildStdout>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    Raised { error: String },
+    Ran(Outcome),
+}
+
+impl Driver {
+    /// Starts `tests/python/conformance_driver.py` with the given interpreter, in whose environment
+    /// vLLM-Omni is installed. It takes half a minute to import everything.
+    ///
+    /// # Errors
+    /// If the interpreter can't be started.
+    pub fn start(python: &Path) -> anyhow::Result<Self> {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/conformance_driver.py");
+        let mut child = Command::new(python)
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("can't start {} {script}", python.display()))?;
+        let scripts = child.stdin.take().context("the driver has no stdin")?;
+        let results = BufReader::new(child.stdout.take().context("the driver has no stdout")?);
+        Ok(Self { child, scripts, results })
+    }
+
+    /// What the real scheduler makes of a script; inside, the Python traceback if it raised.
+    ///
+    /// # Errors
+    /// If the driver is gone, or answers in another form than agreed.
+    pub fn run(&mut self, script: &Script) -> anyhow::Result<Result<Outcome, String>> {
+        let mut line = serde_json::to_string(script)?;
+        line.push('\n');
+        self.scripts.write_all(line.as_bytes()).context("the driver is gone")?;
+        self.scripts.flush()?;
+        let mut answer = String::new();
+        self.results.read_line(&mut answer)?;
+        let answer = serde_json::from_str(&answer)
+            .with_context(|| format!("the driver answered {:?}", answer.get(..200).unwrap_or(&answer)))?;
+        Ok(match answer {
+            Answer::Raised { error } => Err(error),
+            Answer::Ran(outcome) => Ok(outcome),
+        })
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // It holds nothing that a kill could spoil.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
