@@ -72,6 +72,19 @@ class StampedOutputs(OmniEngineCoreOutputs):
     outputs: list[StampedOutput] = []
 
 
+class EightFields(msgspec.Struct, array_like=True, omit_defaults=True):
+    """A batch as it was before `weight_version`, which an output of today never stood in."""
+
+    engine_index: int = 0
+    outputs: list[OmniEngineCoreOutput] = []
+    scheduler_stats: None = None
+    timestamp: float = 0.0
+    utility_output: None = None
+    finished_requests: set[str] | None = None
+    wave_complete: int | None = None
+    start_wave: int | None = None
+
+
 def bits(number):
     return None if number is None else struct.pack(">d", number).hex()
 
@@ -110,6 +123,8 @@ def vectors():
         "output": plain("r", []),
         "output_unset": StampedOutput(request_id="r", new_token_ids=[]),
         "output_set": StampedOutput(request_id="r", new_token_ids=[], input_ready_ts=1.0),
+        "batch_of_8_fields": EightFields(outputs=three, timestamp=1.0),
+        "batch_of_8_fields_stamped": EightFields(outputs=[stamped(output, None) for output in three], timestamp=1.0),
         "batch": OmniEngineCoreOutputs(outputs=three, timestamp=1.0),
         "batch_stamped": StampedOutputs(outputs=[stamped(output, None) for output in three], timestamp=1.0),
         "request": request,
@@ -132,6 +147,8 @@ def describe_output(output):
         "num_generation_tokens": output.num_generation_tokens,
         "is_coalesced": getattr(output, "is_coalesced", False),
         "input_ready_ts": bits(getattr(output, "input_ready_ts", None)),
+        "kv_transfer_params": output.kv_transfer_params,
+        "mm_cache_miss_hashes": output.mm_cache_miss_hashes,
     }
 
 
