@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use stagespan_tests::command_run::Run;
+use stagespan_tests::command_run::{Ended, Run};
 use stagespan_tests::demo_run::Demo;
 use stagespan_tests::stagespan_binary;
 
@@ -14,8 +14,8 @@ const WITHIN: Duration = Duration::from_secs(120);
 /// The kernel keeps 15 bytes of a thread's name.
 const EXPORTER_THREAD: &str = "\"stagespan-expor";
 
-/// The system calls of a run and all of its children that make sockets, connect, and name threads.
-fn calls(arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<(Vec<String>, String)> {
+/// A run, and the system calls of it and all of its children that make sockets, connect, and name threads.
+fn traced(arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<(Ended, Vec<String>)> {
     let mut strace = Command::new("strace");
     strace.args(["--follow-forks", "--quiet=all", "--signal=none", "--trace=socket,connect,prctl"]);
     strace.args(["--output=calls.txt", "--string-limit=200"]).arg(stagespan_binary()?);
@@ -32,14 +32,15 @@ fn calls(arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<(Vec<
         run = run.env(name, value);
     }
     let ended = run.end(WITHIN)?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.stderr);
     ended.check_nothing_left()?;
     let calls =
         fs::read_to_string(ended.directory.path().join("calls.txt")).context("strace wrote nothing")?;
-    Ok((calls.lines().map(str::to_owned).collect(), ended.directory.path().display().to_string()))
+    Ok((ended, calls.lines().map(str::to_owned).collect()))
 }
 
-fn check_off(calls: &[String], directory: &str) -> anyhow::Result<()> {
+fn check_off(ended: &Ended, calls: &[String]) -> anyhow::Result<()> {
+    ensure!(ended.status.success(), "{}: {}", ended.status, ended.stderr);
+    let directory = ended.directory.path().display();
     let (mut sockets, mut connections) = (0, 0);
     for call in calls {
         if call.contains(" socket(") {
@@ -65,16 +66,16 @@ fn check_off(calls: &[String], directory: &str) -> anyhow::Result<()> {
 #[test]
 fn off_makes_no_socket_but_the_stages_and_no_exporter_thread() -> anyhow::Result<()> {
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9");
-    let (calls_of, directory) = calls(&["--no-trace"], &[endpoint])?;
-    check_off(&calls_of, &directory).context("--no-trace")?;
-    let (calls_of, directory) = calls(&[], &[endpoint, ("OTEL_SDK_DISABLED", "true")])?;
-    check_off(&calls_of, &directory).context("OTEL_SDK_DISABLED")
+    let (ended, calls) = traced(&["--no-trace"], &[endpoint])?;
+    check_off(&ended, &calls).context("--no-trace")?;
+    let (ended, calls) = traced(&[], &[endpoint, ("OTEL_SDK_DISABLED", "true")])?;
+    check_off(&ended, &calls).context("OTEL_SDK_DISABLED")
 }
 
 /// With tracing on both are seen, so the test above would see them.
 #[test]
 fn on_has_the_exporter_thread_and_its_socket() -> anyhow::Result<()> {
-    let (calls, _) = calls(&[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")])?;
+    let (_, calls) = traced(&[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")])?;
     ensure!(calls.iter().any(|call| call.contains(EXPORTER_THREAD)), "no exporter thread");
     let connected = calls.iter().any(|call| call.contains(" connect(") && call.contains("htons(9)"));
     ensure!(connected, "no connection to the receiver");
