@@ -9,6 +9,7 @@ mod http;
 mod json_file;
 mod pipe;
 mod retry;
+mod seen_ids;
 mod stdout;
 #[cfg(test)]
 pub(crate) mod testing;

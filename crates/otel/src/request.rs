@@ -138,6 +138,7 @@ impl Live {
         };
         let tracestate = Some(sdk.trace_state().header()).filter(|s| !s.is_empty()).map(Arc::from);
         if sdk.is_sampled() {
+            layer.pipe.worker();
             let timing = RequestTiming { anchor, start, end: None, flags: span_ref.flags };
             layer.timings.insert(sdk.span_id(), timing);
         }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use stagespan_otel::config::RootSampler;
 use stagespan_otel::{Account, FlushError, Layer, OtlpOutput, Output, Secret};
 use support::receiver::{Answer, Receiver, attribute};
 use support::{Pipeline, SPANS_PER_REQUEST, config_to, start};
@@ -222,4 +223,49 @@ fn layers_are_independent() {
     }
     assert_eq!(first.count().0, SPANS_PER_REQUEST);
     assert_eq!(second.count().0, 2 * SPANS_PER_REQUEST);
+}
+
+#[test]
+fn an_assigned_id_is_used_once() {
+    let receiver = Receiver::start([]);
+    let layer = start(config_to(&receiver.endpoint()));
+    Pipeline::new(&layer).run_request_twice_on_one_assignment("r1");
+    layer.shutdown(AMPLE).unwrap();
+    let account = layer.stats();
+    assert_eq!(account.counters.repeated_ids, 1);
+    assert!(account.is_complete(), "{account}");
+    let exports = receiver.exports();
+    let stages: Vec<_> =
+        exports.iter().flat_map(|e| e.spans()).filter(|s| s.name.starts_with("stage ")).collect();
+    let ids: BTreeSet<_> = stages.iter().map(|s| &s.span_id).collect();
+    let traces: BTreeSet<_> = stages.iter().map(|s| &s.trace_id).collect();
+    assert_eq!((stages.len(), ids.len(), traces.len()), (2, 2, 1));
+}
+
+#[test]
+fn what_cannot_be_expressed_is_dropped_alone() {
+    let receiver = Receiver::start([]);
+    let layer = start(config_to(&receiver.endpoint()));
+    let pipeline = Pipeline::new(&layer);
+    pipeline.run_request("r1");
+    pipeline.record_with_a_foreign_anchor();
+    pipeline.run_request("r2");
+    layer.shutdown(AMPLE).unwrap_err();
+    let account = layer.stats();
+    assert_eq!((account.dropped.invalid, account.exported), (2, 2 * SPANS_PER_REQUEST));
+    assert_eq!(receiver.count(), (account.exported, 0));
+    assert!(account.is_balanced() && account.pending == 0, "{account}");
+}
+
+#[test]
+fn what_is_not_sampled_is_not_produced() {
+    let receiver = Receiver::start([]);
+    let mut config = config_to(&receiver.endpoint());
+    config.sampler.root = RootSampler::AlwaysOff;
+    let layer = start(config);
+    Pipeline::new(&layer).run_requests(3);
+    layer.shutdown(AMPLE).unwrap();
+    let account = layer.stats();
+    assert_eq!((account.produced, account.counters.unsampled), (0, 6));
+    assert!(receiver.exports().is_empty());
 }

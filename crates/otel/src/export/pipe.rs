@@ -130,10 +130,16 @@ impl Pipe {
             self.drop_queue();
             return;
         }
-        let Some(worker) = self.worker.get_or_init(|| self.start_worker()) else { return };
+        let Some(worker) = self.worker() else { return };
         if self.queue.len() >= self.wake_at && !self.signalled.swap(true, Ordering::SeqCst) {
             worker.unpark();
         }
+    }
+
+    /// The worker, started now if it wasn't yet. A request's door calls it too, so that the
+    /// scheduler's thread hardly ever pays for the start.
+    pub(crate) fn worker(self: &Arc<Self>) -> Option<&Thread> {
+        self.worker.get_or_init(|| self.start_worker()).as_ref()
     }
 
     fn start_worker(self: &Arc<Self>) -> Option<Thread> {

@@ -13,8 +13,9 @@ use stagespan_model::StageResource;
 use super::batch::Groups;
 use super::pipe::{Entry, Pipe, Wake};
 use super::retry::{self, Next};
+use super::seen_ids::SeenIds;
 use super::transport::{Batch, Opening, Outcome, OutcomeKind, Transport};
-use crate::account::DropReason;
+use crate::account::{DropReason, count};
 use crate::config::BatchLimits;
 use crate::drop_log::DropLog;
 use crate::id_source;
@@ -61,6 +62,7 @@ pub(super) fn run(pipe: &Arc<Pipe>, seed: Seed) {
         service_name,
         resources: HashMap::new(),
         groups: Groups::default(),
+        seen_ids: SeenIds::default(),
         scope: span::scope(),
         throttled_until: None,
         drop_log: DropLog::default(),
@@ -81,6 +83,7 @@ struct Worker<'p> {
     service_name: String,
     resources: HashMap<ResourceKey, Resource>,
     groups: Groups,
+    seen_ids: SeenIds,
     scope: InstrumentationScope,
     throttled_until: Option<Instant>,
     drop_log: DropLog,
@@ -128,13 +131,16 @@ impl Worker<'_> {
     fn build(&mut self, entry: Entry) {
         match entry {
             Entry::Live(span) => self.groups.add(ResourceKey::Own, [*span]),
-            Entry::Stage(record) => {
-                let count = u64::from(record.span_count());
+            Entry::Stage(mut record) => {
+                let spans = u64::from(record.span_count());
+                if self.seen_ids.make_distinct(&mut record) {
+                    count(&self.pipe.ledger.counters.repeated_ids);
+                }
                 match span::spans_of(record, &self.scope) {
                     Ok(stage) => self.groups.add(stage.resource, stage.spans),
                     Err(error) => {
                         tracing::debug!(target: "stagespan", %error, "a stage's times can't be expressed");
-                        self.pipe.settle(count, |ledger| ledger.dropped(count, DropReason::Invalid));
+                        self.pipe.settle(spans, |ledger| ledger.dropped(spans, DropReason::Invalid));
                     }
                 }
             }

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use stagespan_model::{
-    Clock, ClockAnchor, ClockSource, Detail, End, Gate, Position, RecordSink, StageIdentity, StageName,
-    StageRecord, StageTimeline, SystemClock, TimelineEvent,
+    Clock, ClockAnchor, ClockSource, Detail, End, Gate, ManualClock, Position, RecordSink, StageContext,
+    StageIdentity, StageName, StageRecord, StageTimeline, SystemClock, TimelineEvent,
 };
 use stagespan_otel::{
     Config, Door, Environment, Layer, OtlpOutput, Output, RequestOpening, StageTarget, resource,
@@ -69,28 +69,57 @@ impl Pipeline {
                 upstreams,
                 companion_role: None,
             });
-            let anchor = request.anchor().unwrap_or_else(|| ClockAnchor::read(&self.clock));
-            let mut timeline = StageTimeline::new(stage.position, self.clock.now());
-            if stage.position == Position::Gated {
-                timeline
-                    .apply(TimelineEvent::InputReady { at: self.clock.now(), resolution_ns: None })
-                    .unwrap();
-            }
-            timeline.apply(TimelineEvent::Scheduled(self.clock.now())).unwrap();
-            self.sink.record(StageRecord {
-                request_id: id.into(),
-                internal_id: None,
-                stage: Arc::clone(stage),
-                timeline: timeline.finish(self.clock.now(), End::Stop),
-                anchor,
-                context: assigned.context,
-                clock_source: ClockSource::Events,
-                companion_role: None,
-                tokens_input: 1,
-                detail: Detail::Waits,
-            });
+            self.sink.record(self.record(stage, id, request.anchor(), assigned.context));
         }
         request.end();
+    }
+
+    /// One record of a finished request on `stage`.
+    fn record(
+        &self,
+        stage: &Arc<StageIdentity>,
+        id: &str,
+        anchor: Option<ClockAnchor>,
+        context: Option<Box<StageContext>>,
+    ) -> StageRecord {
+        let mut timeline = StageTimeline::new(stage.position, self.clock.now());
+        if stage.position == Position::Gated {
+            let at = self.clock.now();
+            timeline.apply(TimelineEvent::InputReady { at, resolution_ns: None }).unwrap();
+        }
+        timeline.apply(TimelineEvent::Scheduled(self.clock.now())).unwrap();
+        StageRecord {
+            request_id: id.into(),
+            internal_id: None,
+            stage: Arc::clone(stage),
+            timeline: timeline.finish(self.clock.now(), End::Stop),
+            anchor: anchor.unwrap_or_else(|| ClockAnchor::read(&self.clock)),
+            context,
+            clock_source: ClockSource::Events,
+            companion_role: None,
+            tokens_input: 1,
+            detail: Detail::Waits,
+        }
+    }
+
+    /// A faulty stage: what it was assigned once, it uses for two requests.
+    pub(crate) fn run_request_twice_on_one_assignment(&self, id: &str) {
+        let mut request =
+            self.layer.open_request(RequestOpening { request_id: id, headers: [], door: Door::Call });
+        let stage = &self.stages[1];
+        let clock = Some(self.clock.domain());
+        let target = StageTarget { name: &stage.name, clock, upstreams: &[], companion_role: None };
+        let assigned = request.assign(target);
+        for _ in 0..2 {
+            self.sink.record(self.record(stage, id, request.anchor(), assigned.context.clone()));
+        }
+        request.end();
+    }
+
+    /// A record of 2 spans whose times can't be placed.
+    pub(crate) fn record_with_a_foreign_anchor(&self) {
+        let foreign = ClockAnchor::read(&ManualClock::new(5));
+        self.sink.record(self.record(&self.stages[0], "r", Some(foreign), None));
     }
 
     pub(crate) fn run_requests(&self, count: usize) {
