@@ -15,6 +15,8 @@ impl State {
             self.requests[handle].input.loaded = false;
             self.requests[handle].input.ready = true;
         }
+        // What is emptied during this pass still goes back to its old queue at the end of it.
+        let emptied = std::mem::take(&mut self.relocate);
         self.promote_streams(now);
         for id in QueueId::BOTH {
             let held = self.hold_rechecks(id, now, Self::must_wait_for_chunk);
@@ -25,7 +27,7 @@ impl State {
             self.sort_arrivals(id, |state, handle| state.chunk_arrival(id, handle, now));
         }
         self.running_pass(&delivered, now);
-        self.relocate_emptied();
+        self.relocate_emptied(emptied);
         if self.config.window().is_none() {
             self.shed_overflow();
         }
@@ -179,8 +181,7 @@ impl State {
 
     /// A held request that an empty chunk left with nothing computed goes back to the queue of
     /// those that hold no blocks, before the others held there.
-    fn relocate_emptied(&mut self) {
-        let mut handles = std::mem::take(&mut self.relocate);
+    fn relocate_emptied(&mut self, mut handles: Vec<RequestHandle>) {
         handles.retain(|&handle| {
             self.requests.get(handle).is_some_and(|request| {
                 request.place == Place::HeldWaiting(QueueId::Holding) && request.queue() == QueueId::Fresh

@@ -241,7 +241,7 @@ impl Run {
                 .map(|scheduled| Sampled {
                     handle: scheduled.handle,
                     token_ids: if ar && scheduled.completes_input { vec![token] } else { Vec::new() },
-                    has_payload: token % 2 == 0,
+                    has_payload: token.is_multiple_of(2),
                 })
                 .collect();
             self.scheduler.update(plan, &sampled, &self.clock);
