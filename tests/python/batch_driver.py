@@ -6,6 +6,7 @@ One JSON command per line on stdin, one JSON result per line on stdout (`{"error
 - `{"op": "vectors"}`: what a few structs encode to, by name, in hex.
 - `{"op": "decode", "kind": "outputs" | "request" | "abort", "hex": ..., "stamped": bool}`: the fields that a message
   decodes to. `stamped` decodes outputs by a struct that has `input_ready_ts` after the real fields.
+- `{"op": "process", "steps": [...]}`: what the real output processor makes of the steps of a story (below), by request.
 - `{"op": "capture"}`: stories. A story is what one stage was sent and answered, in order, and what the real output
   processor and aggregator made of it.
 
@@ -250,6 +251,45 @@ def build_scheduler(cls, stage_id, full_payload, kv_blocks=1000, max_num_seqs=16
     )
 
 
+def make_request(rid, prompt, max_tokens, resumable, **params):
+    return OmniEngineCoreRequest(
+        request_id=rid,
+        prompt_token_ids=list(range(3, 3 + prompt)),
+        mm_features=None,
+        sampling_params=SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True, **params),
+        pooling_params=None,
+        arrival_time=time.time(),
+        lora_request=None,
+        cache_salt=None,
+        data_parallel_rank=None,
+        external_req_id="x-" + rid,
+        resumable=resumable,
+        trace_headers={"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+    )
+
+
+def figures_as_json(figures):
+    count = "vllm_num_preemptions"
+    return {name: figures.get(name) if name == count else bits(figures.get(name)) for name in FIGURES}
+
+
+def process(command):
+    processor = MultimodalOutputProcessor(None, log_stats=True)
+    submitted = []
+    for step in command["steps"]:
+        if "batch" in step:
+            batch = MsgpackDecoder(StampedOutputs).decode([bytes.fromhex(step["batch"])])
+            processor.process_outputs(batch.outputs, batch.timestamp, IterationStats())
+            continue
+        rid = step.get("submit") or step["update"]
+        if rid in processor.request_states or "submit" in step:
+            processor.add_request(make_request(rid, 1, 16, step["resumable"]), prompt=None)
+        if "submit" in step:
+            submitted.append(rid)
+    ended = [rid for rid in submitted if rid not in processor.request_states]
+    return {rid: figures_as_json(processor.pop_native_text_metrics("x-" + rid)) for rid in ended}
+
+
 class Story:
     """One stage: a real scheduler, and the real output processor in front of it."""
 
@@ -280,21 +320,7 @@ class Story:
         scheduler._process_pending_omni_inputs = observed
 
     def submit(self, rid, prompt=8, max_tokens=3, resumable=False, update=False, **params):
-        sampling = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True, **params)
-        request = OmniEngineCoreRequest(
-            request_id=rid,
-            prompt_token_ids=list(range(3, 3 + prompt)),
-            mm_features=None,
-            sampling_params=sampling,
-            pooling_params=None,
-            arrival_time=time.time(),
-            lora_request=None,
-            cache_salt=None,
-            data_parallel_rank=None,
-            external_req_id="x-" + rid,
-            resumable=resumable,
-            trace_headers={"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
-        )
+        request = make_request(rid, prompt, max_tokens, resumable, **params)
         message = encode(request)
         self.external[rid] = request.external_req_id
         self.steps.append({"update" if update else "submit": rid, "resumable": resumable, "request": message.hex()})
@@ -364,17 +390,13 @@ class Story:
                 shown = {name: row.get(name) for name in FIGURES}
                 assert shown == self.stats[request["request_id"]], (shown, self.stats)
         assert len(table) == len(self.stats)
-        count = "vllm_num_preemptions"
         return {
             "name": self.name,
             "stage_id": self.stage_id,
             "steps": self.steps,
             # A version without these figures has nothing to compare with.
-            "stats": {
-                rid: {name: figures[name] if name == count else bits(figures[name]) for name in FIGURES}
-                for rid, figures in self.stats.items()
-            }
-            if hasattr(StageRequestStats(1, 1, 0, 0, 0.0, 0, 0.0, 0.0, StageStats()), count)
+            "stats": {rid: figures_as_json(figures) for rid, figures in self.stats.items()}
+            if FIGURES[0] in StageRequestStats.__dataclass_fields__
             else None,
         }
 
@@ -503,6 +525,7 @@ COMMANDS = {
     "versions": lambda command: versions(),
     "vectors": lambda command: vectors(),
     "decode": decode,
+    "process": process,
     "capture": lambda command: capture(),
 }
 

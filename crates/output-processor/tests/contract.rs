@@ -297,6 +297,19 @@ fn beyond_the_bound_a_request_is_counted_and_left_alone() {
 }
 
 #[test]
+fn late_outputs_are_told_apart_from_unknown_ones_as_long_as_memory_is_bounded() {
+    let mut stage = Stage::gated();
+    for n in 0..=1024 {
+        let id = format!("r{n}");
+        stage.submit(&id);
+        stage.batch(2.0, vec![output(&id, "Q1 S1.5"), end(&id, End::Stop)]);
+    }
+    assert_eq!(stage.ignored(), []);
+    stage.batch(3.0, vec![end("r0", End::Stop), end("r1", End::Stop), end("r1024", End::Stop)]);
+    assert_eq!(stage.ignored(), [("unknown_request", 1), ("after_end", 2)]);
+}
+
+#[test]
 fn a_dead_stage_leaves_no_made_up_record() {
     let mut stage = Stage::gated();
     for id in ["done", "running", "held"] {
