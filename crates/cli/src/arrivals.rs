@@ -13,10 +13,9 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead as _, BufReader, Read};
 use std::path::Path;
 
-use csv::ByteRecord;
 use jiff::civil::DateTime;
 
 /// The columns, as the first line names them.
@@ -26,6 +25,8 @@ const HEADER: [&str; 3] = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"];
 const TOKENS_MAX: u32 = 1_000_000;
 /// The most rows of a file, so that memory stays bounded whatever is handed in.
 const ROWS_MAX: usize = 10_000_000;
+/// The most bytes of a line: a row has some 40.
+const LINE_BYTES_MAX: u64 = 4_096;
 /// How a timestamp is written.
 const TIMESTAMP_FORMAT: &str = "%Y-%m-%d %H:%M:%S%.f";
 /// How much of a refused value is shown.
@@ -100,18 +101,28 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Arrival>, TraceError> {
 
 /// Parses a trace; `path` is for errors.
 fn parse(from: impl Read, path: &str) -> Result<Vec<Arrival>, TraceError> {
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        // Rows of another width get a message of our own, with the column.
-        .flexible(true)
-        // No field of the format is ever quoted, and so a record never spans lines.
-        .quoting(false)
-        .from_reader(from);
-    let mut record = ByteRecord::new();
+    let mut from = BufReader::new(from);
     let mut rows: Vec<(DateTime, u32, u32)> = Vec::new();
     let mut header_seen = false;
-    while reader.read_byte_record(&mut record).map_err(|error| csv_error(error, path))? {
-        let row = Row { record: &record, path };
+    let mut bytes = Vec::new();
+    for line in 1.. {
+        bytes.clear();
+        // One byte more than a line may have, so that a longer one is seen as such.
+        let read = from.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut bytes);
+        read.map_err(|source| TraceError::Unreadable { path: path.to_owned(), source })?;
+        if bytes.is_empty() {
+            break;
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim_end_matches(['\r', '\n']);
+        let text = if line == 1 { text.trim_start_matches('\u{feff}') } else { text };
+        let row = Row { fields: text.split(',').collect(), path, line };
+        if bytes.len() as u64 > LINE_BYTES_MAX {
+            return Err(row.error(0, format!("a line of more than {LINE_BYTES_MAX} bytes: is this a trace?")));
+        }
+        if text.is_empty() {
+            continue;
+        }
         if !header_seen {
             row.check_header()?;
             header_seen = true;
@@ -135,46 +146,31 @@ fn parse(from: impl Read, path: &str) -> Result<Vec<Arrival>, TraceError> {
     Ok(rows.into_iter().map(arrival).collect())
 }
 
-fn csv_error(error: csv::Error, path: &str) -> TraceError {
-    let source = match error.into_kind() {
-        csv::ErrorKind::Io(source) => source,
-        // Bytes are read into records of any width: nothing but reading itself can fail.
-        other => io::Error::new(io::ErrorKind::InvalidData, format!("{other:?}")),
-    };
-    TraceError::Unreadable { path: path.to_owned(), source }
-}
-
-/// A row with what its errors need.
+/// A row with what its errors need. No field of the format is ever quoted.
 struct Row<'a> {
-    record: &'a ByteRecord,
+    fields: Vec<&'a str>,
     path: &'a str,
+    line: u64,
 }
 
 impl Row<'_> {
     /// An error at field `field` (or at the end of the row).
     fn error(&self, field: usize, problem: String) -> TraceError {
         // Every field before it is followed by one comma.
-        let before: usize =
-            self.record.iter().take(field).map(|f| String::from_utf8_lossy(f).chars().count() + 1).sum();
-        TraceError::Malformed {
-            path: self.path.to_owned(),
-            line: self.record.position().map_or(0, csv::Position::line),
-            column: before + 1,
-            problem,
-        }
+        let before: usize = self.fields.iter().take(field).map(|f| f.chars().count() + 1).sum();
+        TraceError::Malformed { path: self.path.to_owned(), line: self.line, column: before + 1, problem }
     }
 
-    /// Field `field` as text, for reading and for showing.
-    fn text(&self, field: usize) -> std::borrow::Cow<'_, str> {
-        String::from_utf8_lossy(self.record.get(field).unwrap_or_default())
+    fn field(&self, field: usize) -> &str {
+        self.fields.get(field).copied().unwrap_or_default()
     }
 
     fn check_header(&self) -> Result<(), TraceError> {
         for (field, name) in HEADER.iter().enumerate() {
-            if self.record.get(field) != Some(name.as_bytes()) {
+            if self.field(field) != *name {
                 let problem = format!(
                     "{} stands where the header {name} should; the first line of a trace is {}",
-                    shown(&self.text(field)),
+                    shown(self.field(field)),
                     HEADER.join(",")
                 );
                 return Err(self.error(field, problem));
@@ -184,17 +180,14 @@ impl Row<'_> {
     }
 
     fn check_width(&self) -> Result<(), TraceError> {
-        let fields = self.record.len();
+        let fields = self.fields.len();
         if fields < HEADER.len() {
             let problem = format!("the row ends before {}; a row is {}", HEADER[fields], HEADER.join(","));
             return Err(self.error(fields, problem));
         }
         if fields > HEADER.len() {
-            let problem = format!(
-                "{} is one field too many; a row is {}",
-                shown(&self.text(HEADER.len())),
-                HEADER.join(",")
-            );
+            let extra = shown(self.field(HEADER.len()));
+            let problem = format!("{extra} is one field too many; a row is {}", HEADER.join(","));
             return Err(self.error(HEADER.len(), problem));
         }
         Ok(())
@@ -202,11 +195,11 @@ impl Row<'_> {
 
     fn parse(&self) -> Result<(DateTime, u32, u32), TraceError> {
         self.check_width()?;
-        let text = self.text(0);
-        let at = DateTime::strptime(TIMESTAMP_FORMAT, text.as_ref()).map_err(|_| {
+        let text = self.field(0);
+        let at = DateTime::strptime(TIMESTAMP_FORMAT, text).map_err(|_| {
             let problem = format!(
                 "{} is no timestamp; write it as 2023-11-16 18:15:46.6805900, without a zone",
-                shown(&text)
+                shown(text)
             );
             self.error(0, problem)
         })?;
@@ -214,12 +207,12 @@ impl Row<'_> {
     }
 
     fn tokens(&self, field: usize) -> Result<u32, TraceError> {
-        let text = self.text(field);
+        let text = self.field(field);
         // `parse` alone would take "+5".
         let number = if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None };
         number.filter(|n| (1..=TOKENS_MAX).contains(n)).ok_or_else(|| {
             let problem =
-                format!("{} is no number of tokens; {} is 1 to {TOKENS_MAX}", shown(&text), HEADER[field]);
+                format!("{} is no number of tokens; {} is 1 to {TOKENS_MAX}", shown(text), HEADER[field]);
             self.error(field, problem)
         })
     }

@@ -3,4 +3,5 @@ mod arrivals;
 mod figures;
 mod render;
 mod replay;
+mod scenario;
 fn main() {}

@@ -34,7 +34,13 @@ fn line_ends_fractions_and_order_do_not_matter() {
     ];
     let lf =
         format!("{HEAD}2024-02-28 00:00:00,1,2\n2024-02-29 00:00:00,5,6\n2024-02-28 00:00:00.500000001,3,4");
-    for text in [lf.clone(), format!("{lf}\n"), lf.replace('\n', "\r\n"), format!("\u{feff}{lf}")] {
+    for text in [
+        lf.clone(),
+        format!("{lf}\n"),
+        lf.replace('\n', "\r\n"),
+        format!("\u{feff}{lf}"),
+        format!("\n{lf}\n\n"),
+    ] {
         assert_eq!(rows(&text).unwrap(), expected, "{text:?}");
     }
 }
@@ -66,9 +72,13 @@ fn bad_rows_are_named_by_line_column_and_value() {
         let error = error(row);
         assert!(error.starts_with("trace t.csv, line 3, column "), "{error}");
         assert!(error.contains(says), "{row}: {error}");
+        let crlf = format!("{HEAD}2023-11-16 18:15:46,1,1\n{row}").replace('\n', "\r\n");
+        assert_eq!(rows(&crlf).unwrap_err(), error, "whatever the line ends");
     }
-    let long = error(&format!("{},1,1", "x\u{1b}".repeat(1000)));
-    assert!(long.len() < 300 && !long.contains('\u{1b}'), "{long}");
+    let escapes = error(&format!("{},1,1", "x\u{1b}".repeat(1000)));
+    assert!(escapes.len() < 300 && !escapes.contains('\u{1b}'), "{escapes}");
+    let long = error(&"1".repeat(10_000));
+    assert!(long.ends_with("line 3, column 1: a line of more than 4096 bytes: is this a trace?"), "{long}");
 }
 
 #[test]

@@ -40,9 +40,10 @@ fn stage_lines(out: &mut String, summary: &StageSummary<'_>, width: usize) {
         ];
         for (wait, quantiles, share, fill, style) in waits {
             let share = share.map(|share| {
-                // A share is 0 to 1, so this is 0 to 1,000,000.
-                let length = (share * 1e6) as u64;
-                let rest = Segment { length: 1_000_000 - length, fill: ' ', style: DIM };
+                // A share is 0 to 1, so this is 0 to 10⁹; what there is at all has some length.
+                let length = (share * 1e9).ceil() as u64;
+                let rest =
+                    Segment { length: 1_000_000_000_u64.saturating_sub(length), fill: ' ', style: DIM };
                 let bar = bar(&[Segment { length, fill, style }, rest], SHARE_WIDTH);
                 format!("{:>7}  {bar}", percent(share))
             });

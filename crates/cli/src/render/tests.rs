@@ -32,7 +32,7 @@ fn the_headline_claims_only_what_is_true() {
     let mut short = backlog;
     short.requests.truncate(5);
     assert!(line(&[cold.clone(), short]).ends_with("scenario: queued for opposite reasons."));
-    assert_eq!(line(&[cold.clone()]), "The slowest talker request.");
+    assert_eq!(line(std::slice::from_ref(&cold)), "The slowest talker request.");
     let mut none = cold;
     none.requests.clear();
     assert_eq!(comparison(&[none]), "");
