@@ -1,7 +1,32 @@
 //! The `stagespan` command.
+
+mod arguments;
 mod arrivals;
+mod demo;
+mod exit;
 mod figures;
+mod json;
+mod log;
 mod render;
 mod replay;
 mod scenario;
-fn main() {}
+mod stage;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    log::to_stderr();
+    let result = match arguments.command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Stage => stage::run(),
+    };
+    if let Err(failure) = &result {
+        log::failure(failure.message());
+    }
+    exit::exit_code(&result)
+}
