@@ -118,8 +118,13 @@ fn a_receiver_that_is_gone_costs_spans_and_nothing_else() -> anyhow::Result<()> 
     let ended = run.end(WITHIN)?;
     let (produced, delivered, dropped) = printed_account(&ended)?;
     ensure!((delivered, dropped) == (0, produced) && produced == 20 * 9, "{}{}", ended.stdout, ended.stderr);
-    // Who asked for spans and got none is told by the exit code too.
-    ensure!(ended.status.code() == Some(1), "{}: {}", ended.status, ended.stderr);
+    // Tracing never changes how its host ends; that the spans are lost is said.
+    ensure!(ended.status.success(), "{}: {}", ended.status, ended.stderr);
+    ensure!(
+        ended.stderr.contains("180") && ended.stderr.contains("lost"),
+        "no word of it:\n{}",
+        ended.stderr
+    );
     ensure!(ended.stdout.contains("ready_queued"), "no figures:\n{}", ended.stdout);
     ended.check_nothing_left()
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
 
@@ -34,6 +34,17 @@ pub(crate) fn run_quietly(command: &mut Command) -> anyhow::Result<()> {
         bail!("`{shown}` ended with {}", output.status);
     }
     Ok(())
+}
+
+/// Runs a command for what it prints, which is all that stands on standard output, and ends as it does.
+///
+/// # Errors
+/// If it cannot be started.
+pub(crate) fn run_for_its_output(command: &mut Command) -> anyhow::Result<ExitCode> {
+    let shown = shown(command);
+    eprintln!("$ {shown}");
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("`{shown}` did not start"))?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The standard output of a command that is expected to be short; its standard error is passed through.

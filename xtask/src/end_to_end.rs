@@ -1,4 +1,4 @@
-//! End-to-end tests: which of their back ends are there, and the one test run with all of those that are.
+//! End-to-end tests: which of the tools that they need are there, and the one test run with all of those that are.
 //!
 //! Tests that need a tool sit in `stagespan-tests` behind a feature. This module finds the tool, turns the feature on
 //! and tells the tests where the tool is.
@@ -29,8 +29,18 @@ struct Feature {
     find: fn(&Context) -> anyhow::Result<Need>,
 }
 
-const FEATURES: &[Feature] =
-    &[Feature { name: "jaeger", find: find_jaeger }, Feature { name: "netns", find: find_time_namespaces }];
+const FEATURES: &[Feature] = &[
+    Feature { name: "binary", find: build_program },
+    Feature { name: "jaeger", find: find_jaeger },
+    Feature { name: "netns", find: find_time_namespaces },
+    Feature { name: "strace", find: find_strace },
+    Feature { name: "vllm-omni", find: find_vllm_omni },
+];
+
+/// The program of this checkout, whose processes the tests start.
+fn build_program(context: &Context) -> anyhow::Result<Need> {
+    Ok(Need::Met(vec![("STAGESPAN_BIN", build_binary(context)?.into_os_string())]))
+}
 
 fn find_jaeger(context: &Context) -> anyhow::Result<Need> {
     Ok(match context.jaeger()? {
@@ -39,17 +49,34 @@ fn find_jaeger(context: &Context) -> anyhow::Result<Need> {
     })
 }
 
+fn find_vllm_omni(context: &Context) -> anyhow::Result<Need> {
+    Ok(match context.vllm_omni()? {
+        Ok(python) => Need::Met(vec![("STAGESPAN_VLLM_OMNI_PYTHON", python.into_os_string())]),
+        Err(reason) => Need::Unmet(reason),
+    })
+}
+
+/// What a run does is looked at from outside, down to its system calls.
+fn find_strace(_: &Context) -> anyhow::Result<Need> {
+    probe(Command::new("strace").args(["--follow-forks", "--trace=socket", "true"]), "strace", "strace")
+}
+
 /// Stages on another clock than their request are started in a time namespace of their own.
 fn find_time_namespaces(_: &Context) -> anyhow::Result<Need> {
     let mut unshare = Command::new("unshare");
     unshare.args(["--time", "--fork", "--monotonic", "100000", "true"]);
-    Ok(match unshare.stdin(Stdio::null()).output() {
+    probe(&mut unshare, "unshare --time", "util-linux")
+}
+
+/// Whether something works that may be there and yet not be allowed, as in many containers.
+fn probe(command: &mut Command, what: &str, package: &str) -> anyhow::Result<Need> {
+    Ok(match command.stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => Need::Met(Vec::new()),
         Ok(output) => {
             let message = String::from_utf8_lossy(&output.stderr);
-            Need::Unmet(format!("`unshare --time` does not work here: {}", message.trim()))
+            Need::Unmet(format!("`{what}` does not work here: {}", message.trim()))
         }
-        Err(error) => Need::Unmet(format!("`unshare` (util-linux) does not start: {error}")),
+        Err(error) => Need::Unmet(format!("`{what}` does not start (package {package}): {error}")),
     })
 }
 
@@ -66,16 +93,14 @@ pub(crate) fn check(context: &Context) -> anyhow::Result<Verdict> {
         ));
     }
     let selection = select(needs);
-    if selection.features.is_empty() {
-        let reasons: Vec<String> =
-            selection.skipped.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
-        return Ok(Verdict::Skipped { reason: reasons.join("; ") });
+    for (name, reason) in &selection.skipped {
+        println!("without `{name}`: {reason}");
     }
     let features = selection.features.join(",");
     let mut cargo = command::cargo(&context.root);
     cargo.args(["test", "--package", "stagespan-tests", "--no-fail-fast", "--features", &features]);
     command::without_tracing_variables(&mut cargo);
-    cargo.envs(selection.environment).env("STAGESPAN_BIN", build_binary(context)?);
+    cargo.envs(selection.environment);
     command::run(&mut cargo)?;
     Ok(if selection.skipped.is_empty() {
         Verdict::Passed { note: features }
@@ -106,7 +131,7 @@ fn select(needs: Vec<(&'static str, Need)>) -> Selection {
     selection
 }
 
-/// Builds the `stagespan` program, whose processes the tests start, and returns its path.
+/// Builds the `stagespan` program and returns its path.
 fn build_binary(context: &Context) -> anyhow::Result<PathBuf> {
     let mut cargo = command::cargo(&context.root);
     cargo.args(["build", "--package", "stagespan-cli", "--bin", "stagespan"]);
@@ -150,7 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_there_selects_nothing() {
-        assert!(select(vec![("netns", Need::Unmet("no".to_owned()))]).features.is_empty());
+    fn what_is_there_and_not_allowed_is_told_from_what_is_not_there() {
+        let need = |program: &str| match probe(&mut Command::new(program), program, "p").expect("no error") {
+            Need::Met(_) => None,
+            Need::Unmet(reason) => Some(reason),
+        };
+        assert_eq!(need("true"), None);
+        assert!(need("false").is_some_and(|reason| reason.contains("`false` does not work here")));
+        assert!(need("no-such-program").is_some_and(|reason| reason.contains("package p")));
     }
 }

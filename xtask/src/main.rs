@@ -7,7 +7,8 @@
 //! | `cargo_steps` | the steps that are cargo's own commands |
 //! | `checks` | the steps written here: toolchain, layout of the source, crate arrows, configuration files |
 //! | `end_to_end` | which back ends are there, and the tests that need them |
-//! | `cache`, `jaeger`, `cargo_deny` | tools built once, outside the checkout |
+//! | `cache`, `jaeger`, `vllm_omni`, `cargo_deny` | tools built once, outside the checkout |
+//! | `conformance` | our schedulers held to vLLM-Omni's, with as many workloads as wanted |
 //! | `command` | child processes whose output is passed through |
 //!
 //! A step that cannot run here is *skipped*, with the reason; `--all` takes a skip as a failure, so CI cannot pass by
@@ -18,10 +19,12 @@ mod cargo_deny;
 mod cargo_steps;
 mod checks;
 mod command;
+mod conformance;
 mod end_to_end;
 mod jaeger;
 mod plan;
 mod report;
+mod vllm_omni;
 
 use std::process::ExitCode;
 
@@ -56,6 +59,14 @@ enum Command {
     Steps,
     /// Build Jaeger into the cache if it is not there, and print the path of its binary
     Jaeger,
+    /// Build a Python environment with vLLM-Omni into the cache if it is not there, and print its interpreter's path
+    VllmOmni {
+        /// Version of vLLM-Omni; that of vLLM goes with it
+        #[arg(default_value = vllm_omni::versions()[0], value_parser = vllm_omni::versions())]
+        version: String,
+    },
+    /// Put workloads through our schedulers and the real ones of vLLM-Omni, and say where they differ
+    Conformance(conformance::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +79,10 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::Jaeger) => jaeger::print_path(),
+        Some(Command::VllmOmni { version }) => {
+            plan::Context::new().and_then(|context| vllm_omni::print_path(&context.root, &version))
+        }
+        Some(Command::Conformance(arguments)) => conformance::run(&arguments),
     };
     result.unwrap_or_else(|error: anyhow::Error| {
         eprintln!("cargo xtask: {error:#}");

@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use cargo_metadata::{Metadata, MetadataCommand};
 
 use crate::report::{Report, Verdict};
-use crate::{cache, cargo_deny, cargo_steps, checks, end_to_end, jaeger};
+use crate::{cache, cargo_deny, cargo_steps, checks, end_to_end, jaeger, vllm_omni};
 
 /// One named check.
 pub(crate) struct Step {
@@ -67,29 +67,49 @@ pub(crate) struct Context {
     pub(crate) metadata: Metadata,
     /// Where tools are kept.
     pub(crate) cache_root: PathBuf,
-    jaeger: OnceCell<Result<Result<PathBuf, String>, String>>,
+    jaeger: Found,
+    vllm_omni: Found,
 }
 
+/// A tool that is looked for, and built if need be, at most once: where it is, or why there is none here, or why its build
+/// failed.
+type Found = OnceCell<Result<Result<PathBuf, String>, String>>;
+
 impl Context {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let metadata = MetadataCommand::new()
             .no_deps()
             .exec()
             .context("cargo cannot read this workspace's Cargo.toml files")?;
         let root = metadata.workspace_root.clone().into_std_path_buf();
-        Ok(Self { root, metadata, cache_root: cache::root()?, jaeger: OnceCell::new() })
+        let (jaeger, vllm_omni) = (OnceCell::new(), OnceCell::new());
+        Ok(Self { root, metadata, cache_root: cache::root()?, jaeger, vllm_omni })
     }
 
-    /// The Jaeger binary, or why there is none here. Built at the first call; a build that failed is not tried again.
+    /// The Jaeger binary, or why there is none here.
     ///
     /// # Errors
     /// If it could be built and was not.
     pub(crate) fn jaeger(&self) -> anyhow::Result<Result<PathBuf, String>> {
-        let found = self
-            .jaeger
-            .get_or_init(|| jaeger::find_or_build(&self.cache_root).map_err(|error| format!("{error:#}")));
-        found.clone().map_err(|message| anyhow!(message))
+        once(&self.jaeger, || jaeger::find_or_build(&self.cache_root))
     }
+
+    /// The interpreter of an environment with vLLM-Omni, or why there is none here.
+    ///
+    /// # Errors
+    /// If it could be built and was not.
+    pub(crate) fn vllm_omni(&self) -> anyhow::Result<Result<PathBuf, String>> {
+        once(&self.vllm_omni, || vllm_omni::find_or_build(&self.root, &self.cache_root))
+    }
+}
+
+/// A build that failed is not tried again: every asker gets its error.
+fn once(
+    cell: &Found,
+    find: impl FnOnce() -> anyhow::Result<Result<PathBuf, String>>,
+) -> anyhow::Result<Result<PathBuf, String>> {
+    let found = cell.get_or_init(|| find().map_err(|error| format!("{error:#}")));
+    found.clone().map_err(|message| anyhow!(message))
 }
 
 /// Names of steps, for the command line.

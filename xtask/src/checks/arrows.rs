@@ -37,6 +37,7 @@ const TABLE: &[(&str, Own)] = &[
         ]),
     ),
     ("stagespan", Own::Exactly(&["stagespan-model", "stagespan-otel"])),
+    ("stagespan-python", Own::Exactly(&["stagespan-model", "stagespan-otel"])),
     ("stagespan-cli", Own::Any),
     ("stagespan-tests", Own::Any),
     ("stagespan-examples", Own::Any),
