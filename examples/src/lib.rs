@@ -1,1 +1,1 @@
-//! Small programs that use Stagespan.
+//! Small programs that use Stagespan: `cargo run -p stagespan-examples --example own_scheduler`.

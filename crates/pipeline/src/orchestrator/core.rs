@@ -117,7 +117,9 @@ impl Core {
             Message::FromStage { stage, up } => self.message_of_stage(stage, up),
             Message::StageEnded { stage, lost } => {
                 self.ended_stages += 1;
-                if let Some(connection) = lost {
+                // A stage that says Bye without having been told to end is lost all the same.
+                let unasked = self.shut_down.is_none().then(|| "it ended unasked".to_owned());
+                if let Some(connection) = lost.or(unasked) {
                     self.stage_lost(stage, &connection).await;
                 }
                 self.links[stage].close();
@@ -138,6 +140,9 @@ impl Core {
         let refusal =
             if self.shut_down.is_some() { Some(OrchestratorError::ShutDown) } else { self.lost.clone() };
         if let Some(error) = refusal {
+            // Turned away at the door: not a success without stages.
+            span.fail(error.error_type(), &error.to_string());
+            span.end();
             let _ = answer.send(Err(error));
             return;
         }
@@ -183,7 +188,9 @@ impl Core {
         let outputs = match EngineCoreOutputs::decode(bytes) {
             Ok(outputs) => outputs,
             Err(error) => {
-                tracing::warn!(%error, stage = %self.names[stage], "ignored an output batch that can't be decoded");
+                // Whatever stood in it is lost, and its requests would never end: so the stage ends.
+                tracing::error!(%error, stage = %self.names[stage], "ends: it sent outputs that can't be decoded");
+                self.links[stage].close();
                 return;
             }
         };

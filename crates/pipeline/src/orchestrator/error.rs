@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use stagespan_model::StageName;
+use stagespan_model::{ErrorType, StageName};
 
 /// Why the orchestrator can't start or go on. Every message names the stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,18 @@ pub enum OrchestratorError {
     },
     /// The orchestrator is shut down.
     ShutDown,
+}
+
+impl OrchestratorError {
+    /// What a request that is turned away for it failed by.
+    pub fn error_type(&self) -> ErrorType {
+        match self {
+            Self::ShutDown => ErrorType::Shutdown,
+            Self::Socket(_) | Self::CannotStart { .. } | Self::NotReady { .. } | Self::StageLost { .. } => {
+                ErrorType::StageLost
+            }
+        }
+    }
 }
 
 impl fmt::Display for OrchestratorError {
