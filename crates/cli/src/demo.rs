@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stagespan_model::{Clock, SystemClock};
-use stagespan_otel::{Config, FlushError, Layer};
+use stagespan_otel::{Account, Config, FlushError, Layer};
 
 use crate::arguments::DemoArguments;
 use crate::exit::{End, Failure};
@@ -47,18 +47,60 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<End, Failure> {
     // Whatever happened, what was measured is exported and shown.
     let exported = layer.shutdown(EXPORT_WITHIN);
     let shown = show::all(arguments, &plan, &layer, &ran.scenarios);
-    end(ran, exported, shown)
+    end(ran, exported, layer.stats(), shown)
 }
 
 /// What the command comes to: the gravest of what happened.
-fn end(ran: run::Ran, exported: Result<(), FlushError>, shown: std::io::Result<()>) -> Result<End, Failure> {
+fn end(
+    ran: run::Ran,
+    exported: Result<(), FlushError>,
+    account: Account,
+    shown: std::io::Result<()>,
+) -> Result<End, Failure> {
     let lost = match ran.stopped {
         Some(run::Stopped::Failed(message)) => Some(message),
         Some(run::Stopped::Signalled(signal)) => return Ok(End::Signalled(signal)),
         None => None,
     };
-    let unexported = exported.err().map(|error| format!("not every span was exported: {error}"));
+    let unexported = exported.err().map(|error| {
+        let missing = account.produced - account.exported.min(account.produced);
+        format!("{missing} of {} spans were not exported: {error}", account.produced)
+    });
     let unshown = shown.err().map(|error| format!("can't write to standard output: {error}"));
     let messages: Vec<String> = [lost, unexported, unshown].into_iter().flatten().collect();
     if messages.is_empty() { Ok(End::Done) } else { Err(Failure::failed(messages.join("\n"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::run::{Ran, Stopped};
+    use super::*;
+    use crate::exit::Signal;
+
+    fn ended(stopped: Option<Stopped>, exported: bool, shown: bool) -> Result<End, Failure> {
+        let exported = if exported { Ok(()) } else { Err(FlushError::Lost { spans: 4 }) };
+        let shown = if shown { Ok(()) } else { Err(io::Error::other("no space")) };
+        let account = Account { produced: 9, exported: 5, ..Account::default() };
+        end(Ran { scenarios: Vec::new(), stopped }, exported, account, shown)
+    }
+
+    #[test]
+    fn every_trouble_is_told() {
+        assert_eq!(ended(None, true, true), Ok(End::Done));
+        let Err(Failure::Failed(message)) = ended(Some(Stopped::Failed("lost".into())), false, false) else {
+            panic!("it failed");
+        };
+        assert!(message.starts_with("lost\n4 of 9 spans were not exported: "), "{message}");
+        assert!(message.ends_with("\ncan't write to standard output: no space"), "{message}");
+        assert!(matches!(ended(None, false, true), Err(Failure::Failed(_))));
+        assert!(matches!(ended(None, true, false), Err(Failure::Failed(_))));
+    }
+
+    #[test]
+    fn whoever_interrupts_knows_that_spans_may_be_missing() {
+        let stopped = Some(Stopped::Signalled(Signal::Terminate));
+        assert_eq!(ended(stopped, false, true), Ok(End::Signalled(Signal::Terminate)));
+    }
 }

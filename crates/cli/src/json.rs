@@ -41,6 +41,8 @@ pub(crate) enum TraceDestination {
     Receiver {
         /// Its address, without user and password.
         endpoint: String,
+        /// `service.name`.
+        service: String,
         /// Where a Jaeger UI would be, if the receiver belongs to a Jaeger with its default ports.
         jaeger_ui_guess: Option<String>,
     },

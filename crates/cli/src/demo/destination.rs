@@ -13,9 +13,13 @@ pub(super) fn of(layer: &Layer, tracing: &Tracing) -> TraceDestination {
     match (layer.output(), tracing) {
         (TraceOutput::File(path), _) => TraceDestination::File { path: path.display().to_string() },
         (TraceOutput::Console, _) => TraceDestination::Console,
-        (TraceOutput::Receiver(endpoint), _) => {
+        (TraceOutput::Receiver(endpoint), tracing) => {
             let jaeger_ui_guess = host(&endpoint).map(|host| format!("http://{host}:{JAEGER_UI_PORT}"));
-            TraceDestination::Receiver { endpoint, jaeger_ui_guess }
+            let service = match tracing {
+                Tracing::On(config) => config.service_name.clone(),
+                Tracing::Off(_) => String::new(),
+            };
+            TraceDestination::Receiver { endpoint, service, jaeger_ui_guess }
         }
         (TraceOutput::Off, Tracing::Off(reason)) => TraceDestination::Off { reason: reason.clone() },
         (TraceOutput::Off, Tracing::On(_)) => TraceDestination::Off { reason: "the layer is off".to_owned() },

@@ -117,22 +117,31 @@ fn destination_text(destination: &TraceDestination, scenarios: &[ScenarioFigures
             let hint = "Jaeger's UI shows it by Upload. Or set OTEL_EXPORTER_OTLP_ENDPOINT and run again.";
             format!("trace    {}\n         {}\n", paint(STRONG, path), paint(DIM, hint))
         }
-        TraceDestination::Receiver { endpoint, jaeger_ui_guess } => {
+        TraceDestination::Receiver { endpoint, service, jaeger_ui_guess } => {
             let mut out = format!("trace    sent to {}\n", paint(STRONG, endpoint));
             if let Some(ui) = jaeger_ui_guess {
-                let guess =
-                    "A guess, for a Jaeger there with its usual ports; the slowest request of each scenario:";
-                let _ = writeln!(out, "         {}", paint(DIM, guess));
-                for scenario in scenarios {
-                    let slowest = scenario.focus().and_then(|(stage_id, _)| scenario.slowest_on(stage_id));
-                    if let Some(trace_id) = slowest.and_then(|request| request.trace_id.as_deref()) {
-                        let _ = writeln!(out, "         {ui}/trace/{trace_id}   {}", cut(&scenario.name));
-                    }
-                }
+                out += &jaeger_text(ui, service, scenarios);
             }
             out
         }
     }
+}
+
+/// Where to look, if there is a Jaeger.
+fn jaeger_text(ui: &str, service: &str, scenarios: &[ScenarioFigures]) -> String {
+    let guess = "A guess, for a Jaeger there with its usual ports: the slowest requests, and all.";
+    let mut out = format!("         {}\n", paint(DIM, guess));
+    for scenario in scenarios {
+        let slowest = scenario.focus().and_then(|(stage_id, _)| scenario.slowest_on(stage_id));
+        if let Some(trace_id) = slowest.and_then(|request| request.trace_id.as_deref()) {
+            let _ = writeln!(out, "         {ui}/trace/{trace_id}   {}", cut(&scenario.name));
+        }
+    }
+    // Any other name would have to be encoded, and nobody can read that.
+    if service.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~".contains(&b)) {
+        let _ = writeln!(out, "         {ui}/search?service={service}");
+    }
+    out
 }
 
 #[cfg(test)]
