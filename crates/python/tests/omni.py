@@ -248,7 +248,12 @@ _external: dict[str, str] = {}
 
 def external_id(request_id: str) -> str:
     """The id that the connector's keys carry: of this run alone, since they are files."""
-    return _external.setdefault(request_id, f"stagespan-test-{os.getpid()}-{next(_numbers)}")
+    return _external.setdefault(request_id, f"{request_id}-{os.getpid()}-{next(_numbers)}")
+
+
+def new_external_id(request_id: str) -> None:
+    """The id begins a new life: nothing of the old one's chunks may reach it."""
+    _external.pop(request_id, None)
 
 
 def forget_external_ids() -> None:

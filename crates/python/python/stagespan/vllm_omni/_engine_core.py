@@ -55,7 +55,9 @@ def _watch_scheduler(module: ModuleType) -> None:
 
 
 def _watch_request(module: ModuleType) -> None:
-    around(module.Request, "record_event", after=after_record_event)
+    # vLLM-Omni puts its own subclass in the place of vLLM's class.
+    owner = next(cls for cls in module.Request.__mro__ if "record_event" in cls.__dict__)
+    around(owner, "record_event", after=after_record_event)
 
 
 def _watch_mixin(module: ModuleType) -> None:

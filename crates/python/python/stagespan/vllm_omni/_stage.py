@@ -193,9 +193,15 @@ class StageWatch:
                     tracked.is_sent = True
                     _headers.attach_stamp(output, tracked.ready_at)
         if ended:
-            for entry in ended.values():
-                self._finish(*entry)
-            ended.clear()
+            self._finish_all()
+
+    def _finish_all(self) -> None:
+        """Hands over what has ended."""
+        entries = list(self.ended.values())
+        # First, so that one that fails is not tried again in every step to come.
+        self.ended.clear()
+        for entry in entries:
+            self._finish(*entry)
 
     def _finish(self, tracked: Tracked, end: _native.End, at: float, tokens_input: int) -> None:
         if tracked.tokens:
@@ -204,9 +210,7 @@ class StageWatch:
 
     def shut_down(self) -> None:
         """Ends what is in flight."""
-        for entry in self.ended.values():
-            self._finish(*entry)
-        self.ended.clear()
+        self._finish_all()
         self.live.clear()
         self.stage.finish_all()
 
