@@ -12,13 +12,19 @@
 //! | [`ours`], [`real`] | what each scheduler makes of it |
 //! | [`outcome`] | that, per request |
 //! | [`compare`] | where the two differ |
+//! | [`report`] | a run over many workloads; a workload recorded with what the real scheduler did |
+//!
+//! What we choose not to copy is listed in `docs/conformance.md`.
 
 pub mod compare;
 pub mod generator;
 pub mod ours;
 pub mod outcome;
 pub mod real;
+pub mod report;
 pub mod script;
 
 pub use compare::{Difference, differences};
 pub use generator::generate;
+pub use real::Driver;
+pub use report::{Recording, Report};

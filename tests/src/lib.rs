@@ -14,6 +14,7 @@
 //! | [`demo_run`] | pipelines and arrivals for runs of `stagespan demo` |
 //! | [`process`] | processes as `/proc` shows them |
 //! | [`rows`] | trace files for the demo |
+//! | [`conformance`] | our schedulers held to the real ones of vLLM-Omni, step by step |
 //!
 //! A test that needs a back end is a `[[test]]` target in `Cargo.toml` with `required-features`. `cargo xtask test` turns
 //! on the features whose tools it finds and passes what they need in the environment:
@@ -38,6 +39,7 @@
 
 pub mod caller;
 pub mod command_run;
+pub mod conformance;
 pub mod demo_run;
 pub mod jaeger;
 pub mod otlp_json;

@@ -1,10 +1,12 @@
 //! What the two outcomes of a script disagree on.
 
+use serde::Serialize;
+
 use super::outcome::{Outcome, Story};
 use super::script::Script;
 
 /// One disagreement.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The request; empty if it concerns the whole workload.
     pub request: String,

@@ -108,7 +108,8 @@ fn config(family: Family, random: &mut Random) -> Config {
     let least_blocks = max_model_len.div_ceil(block_size);
     // Tight as often as not, so that KV blocks run out.
     let kv_blocks = least_blocks + if random.percent(60) { random.between(0, 4) } else { 100 };
-    let stage_id = if family == F::StageZero || (family == F::Sessions && gate == Gate::None) { 0 } else { 1 };
+    let stage_id =
+        if family == F::StageZero || (family == F::Sessions && gate == Gate::None) { 0 } else { 1 };
     let window = matches!(family, F::ArWindow | F::GenerationWindow);
     let deferral = family == F::Deferral;
     Config {
@@ -137,17 +138,24 @@ fn request(config: &Config, session: bool, id: &str, steps: &mut [Vec<Operation>
     let receives = config.stage_id > 0 && config.gate == Gate::AsyncChunk && !config.sender_only;
     let generation = config.kind == Kind::Generation;
     let arrival = random.between(0, last / 2);
-    let longest = if config.chunked_prefill { config.max_model_len } else { config.max_model_len.min(config.token_budget) };
+    let longest = if config.chunked_prefill {
+        config.max_model_len
+    } else {
+        config.max_model_len.min(config.token_budget)
+    };
     let prompt_tokens = random.between(1, longest.saturating_sub(8).max(1));
     let resumable = session && random.percent(70);
     let mut at = |step: u32, operation| steps[step.min(last) as usize].push(operation);
-    at(arrival, Operation::Add {
-        id: id.clone(),
-        prompt_tokens,
-        max_tokens: random.between(1, 14),
-        stop_after: if random.percent(30) { random.between(1, 10) } else { 0 },
-        resumable,
-    });
+    at(
+        arrival,
+        Operation::Add {
+            id: id.clone(),
+            prompt_tokens,
+            max_tokens: random.between(1, 14),
+            stop_after: if random.percent(30) { random.between(1, 10) } else { 0 },
+            resumable,
+        },
+    );
     // An input may be there at once, come late, or never.
     let mut step = arrival + if random.percent(30) { 0 } else { random.between(0, 15) };
     if receives {
@@ -156,7 +164,8 @@ fn request(config: &Config, session: bool, id: &str, steps: &mut [Vec<Operation>
             let finished = number == chunks && random.percent(85);
             let largest = (config.token_budget + 3).min(config.max_model_len);
             let tokens = if random.percent(10) { 0 } else { random.between(1, largest) };
-            let tokens = if generation && random.percent(85) { tokens.min(config.token_budget) } else { tokens };
+            let tokens =
+                if generation && random.percent(85) { tokens.min(config.token_budget) } else { tokens };
             let segment_finished = resumable && !finished && random.percent(40);
             at(step, Operation::Chunk { id: id.clone(), tokens, finished, segment_finished });
             step += if random.percent(40) { 0 } else { random.between(0, 6) };
@@ -172,8 +181,11 @@ fn request(config: &Config, session: bool, id: &str, steps: &mut [Vec<Operation>
         let mut step = arrival;
         for _ in 0..random.between(0, 3) {
             step += random.between(0, 12);
-            let update =
-                Operation::Update { id: id.clone(), prompt_tokens: random.between(1, 12), max_tokens: random.between(1, 6) };
+            let update = Operation::Update {
+                id: id.clone(),
+                prompt_tokens: random.between(1, 12),
+                max_tokens: random.between(1, 6),
+            };
             if !generation {
                 at(step, update);
             }

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 
 use stagespan_model::{End, EventKind, FinishReason, ManualClock};
 use stagespan_scheduler::{
-    Chunk, NewRequest, Payload, PrefillAdmission, RequestHandle, Sampled, Scheduler, SchedulerConfig, SchedulerKind,
-    StageOutput, Step, StopReason, StreamingUpdate,
+    Chunk, NewRequest, Payload, PrefillAdmission, RequestHandle, Sampled, Scheduler, SchedulerConfig,
+    SchedulerKind, StageOutput, Step, StopReason, StreamingUpdate,
 };
 
 use super::outcome::{Outcome, Story};
@@ -23,7 +23,8 @@ fn scheduler_config(config: &Config) -> SchedulerConfig {
     };
     let admission = PrefillAdmission {
         min_batch: config.admission_min_batch,
-        max_wait_ns: NonZeroU64::new(u64::from(config.admission_max_wait_steps) * STEP_NS).unwrap_or(NonZeroU64::MIN),
+        max_wait_ns: NonZeroU64::new(u64::from(config.admission_max_wait_steps) * STEP_NS)
+            .unwrap_or(NonZeroU64::MIN),
         min_running: config.admission_min_running,
     };
     let timeout_ns = u64::from(config.input_wait_timeout_steps) * STEP_NS + STEP_NS / 2;
@@ -111,7 +112,8 @@ impl Run {
                 self.outcome.requests.insert(id.clone(), Story::default());
             }
             Operation::Chunk { id, tokens, finished, segment_finished } => {
-                let chunk = Chunk { tokens: *tokens, finished: *finished, segment_finished: *segment_finished };
+                let chunk =
+                    Chunk { tokens: *tokens, finished: *finished, segment_finished: *segment_finished };
                 scheduler.deliver_chunk(handle(id), chunk);
             }
             Operation::Payload { id, prompt_tokens } => {
@@ -159,7 +161,9 @@ impl Run {
             let is_last = output.is_last();
             let story = self.story(output.handle);
             let StageOutput { new_token_ids, finished, events, input_ready, .. } = output;
-            story.events.extend(events.iter().map(|event| (event_name(event.kind), event.at.as_ns() / STEP_NS)));
+            story
+                .events
+                .extend(events.iter().map(|event| (event_name(event.kind), event.at.as_ns() / STEP_NS)));
             if let Some(ready) = input_ready {
                 story.ready = Some(ready.at.as_ns() / STEP_NS);
             }

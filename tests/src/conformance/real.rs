@@ -25,7 +25,21 @@ enum Answer {
     Ran(Outcome),
 }
 
+/// Names the interpreter of an environment with vLLM-Omni.
+const PYTHON: &str = "STAGESPAN_VLLM_OMNI_PYTHON";
+
 impl Driver {
+    /// Starts the driver with the interpreter that STAGESPAN_VLLM_OMNI_PYTHON names.
+    ///
+    /// # Errors
+    /// If the variable names none, or it can't be started.
+    pub fn from_environment() -> anyhow::Result<Self> {
+        let python = std::env::var_os(PYTHON).filter(|value| !value.is_empty());
+        Self::start(Path::new(
+            &python.with_context(|| format!("{PYTHON} is not set; run `cargo xtask conformance`"))?,
+        ))
+    }
+
     /// Starts `tests/python/conformance_driver.py` with the given interpreter, in whose environment
     /// vLLM-Omni is installed. It takes half a minute to import everything.
     ///
