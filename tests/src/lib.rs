@@ -12,6 +12,11 @@
 //! | [`pipeline_run`] | real stage processes, driven from the test's own process |
 //! | [`command_run`] | the `stagespan` program, run as a person runs it |
 //! | [`demo_run`] | pipelines and arrivals for runs of `stagespan demo` |
+//! | [`chain`] | agent, load balancer, samplers and store from `collector-config/`, to be killed |
+//! | [`generator`] | requests made without a pipeline, whose every figure is known |
+//! | [`loopback`] | addresses at which a test's programs have their standard ports to themselves |
+//! | [`prometheus`] | a real Prometheus that scrapes the chain |
+//! | [`dashboard`] | the queries of the Grafana dashboard |
 //! | [`process`] | processes as `/proc` shows them |
 //! | [`rows`] | trace files for the demo |
 //! | [`conformance`] | our schedulers held to the real ones of vLLM-Omni, step by step |
@@ -22,6 +27,7 @@
 //! | variable | value |
 //! |---|---|
 //! | `STAGESPAN_JAEGER` | path of the Jaeger binary |
+//! | `STAGESPAN_COLLECTOR` | path of the collector that `collector-config/builder.yaml` describes |
 //! | `STAGESPAN_BIN` | path of the `stagespan` program of this checkout |
 //!
 //! ```no_run
@@ -38,13 +44,18 @@
 //! ```
 
 pub mod caller;
+pub mod chain;
 pub mod command_run;
 pub mod conformance;
+pub mod dashboard;
 pub mod demo_run;
+pub mod generator;
 pub mod jaeger;
+pub mod loopback;
 pub mod otlp_json;
 pub mod pipeline_run;
 pub mod process;
+pub mod prometheus;
 pub mod request_trace;
 pub mod rows;
 pub mod rules;

@@ -32,6 +32,8 @@ struct Feature {
 const FEATURES: &[Feature] = &[
     Feature { name: "binary", find: build_program },
     Feature { name: "jaeger", find: find_jaeger },
+    Feature { name: "collector", find: find_collector },
+    Feature { name: "prometheus", find: find_prometheus },
     Feature { name: "netns", find: find_time_namespaces },
     Feature { name: "strace", find: find_strace },
     Feature { name: "vllm-omni", find: find_vllm_omni },
@@ -47,6 +49,18 @@ fn find_jaeger(context: &Context) -> anyhow::Result<Need> {
         Ok(program) => Need::Met(vec![("STAGESPAN_JAEGER", program.into_os_string())]),
         Err(reason) => Need::Unmet(reason),
     })
+}
+
+fn find_collector(context: &Context) -> anyhow::Result<Need> {
+    Ok(match context.collector()? {
+        Ok(program) => Need::Met(vec![("STAGESPAN_COLLECTOR", program.into_os_string())]),
+        Err(reason) => Need::Unmet(reason),
+    })
+}
+
+/// The dashboard's queries are answered by a real server.
+fn find_prometheus(_: &Context) -> anyhow::Result<Need> {
+    probe(Command::new("prometheus").arg("--version"), "prometheus", "prometheus")
 }
 
 fn find_vllm_omni(context: &Context) -> anyhow::Result<Need> {

@@ -7,7 +7,7 @@
 //! | `cargo_steps` | the steps that are cargo's own commands |
 //! | `checks` | the steps written here: toolchain, layout of the source, crate arrows, configuration files |
 //! | `end_to_end` | which back ends are there, and the tests that need them |
-//! | `cache`, `jaeger`, `vllm_omni`, `cargo_deny` | tools built once, outside the checkout |
+//! | `cache`, `jaeger`, `collector`, `vllm_omni`, `cargo_deny` | tools built once, outside the checkout |
 //! | `conformance` | our schedulers held to vLLM-Omni's, with as many workloads as wanted |
 //! | `command` | child processes whose output is passed through |
 //!
@@ -18,6 +18,7 @@ mod cache;
 mod cargo_deny;
 mod cargo_steps;
 mod checks;
+mod collector;
 mod command;
 mod conformance;
 mod end_to_end;
@@ -59,6 +60,8 @@ enum Command {
     Steps,
     /// Build Jaeger into the cache if it is not there, and print the path of its binary
     Jaeger,
+    /// Build the OpenTelemetry Collector into the cache if it is not there, and print the path of its binary
+    Collector,
     /// Build a Python environment with vLLM-Omni into the cache if it is not there, and print its interpreter's path
     VllmOmni {
         /// Version of vLLM-Omni; that of vLLM goes with it
@@ -79,6 +82,9 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::Jaeger) => jaeger::print_path(),
+        Some(Command::Collector) => {
+            plan::Context::new().and_then(|context| collector::print_path(&context.root))
+        }
         Some(Command::VllmOmni { version }) => {
             plan::Context::new().and_then(|context| vllm_omni::print_path(&context.root, &version))
         }

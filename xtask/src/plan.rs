@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use cargo_metadata::{Metadata, MetadataCommand};
 
 use crate::report::{Report, Verdict};
-use crate::{cache, cargo_deny, cargo_steps, checks, end_to_end, jaeger, vllm_omni};
+use crate::{cache, cargo_deny, cargo_steps, checks, collector, end_to_end, jaeger, vllm_omni};
 
 /// One named check.
 pub(crate) struct Step {
@@ -43,7 +43,7 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "deny", about: "licences and sources of dependencies", run: cargo_deny::check },
     Step {
         name: "config",
-        about: "files in collector-config parse, and Jaeger loads its own",
+        about: "files in collector-config agree, and their programs load them",
         run: checks::config_files::check,
     },
     Step { name: "e2e", about: "real stage processes against real back ends", run: end_to_end::check },
@@ -68,6 +68,7 @@ pub(crate) struct Context {
     /// Where tools are kept.
     pub(crate) cache_root: PathBuf,
     jaeger: Found,
+    collector: Found,
     vllm_omni: Found,
 }
 
@@ -82,8 +83,8 @@ impl Context {
             .exec()
             .context("cargo cannot read this workspace's Cargo.toml files")?;
         let root = metadata.workspace_root.clone().into_std_path_buf();
-        let (jaeger, vllm_omni) = (OnceCell::new(), OnceCell::new());
-        Ok(Self { root, metadata, cache_root: cache::root()?, jaeger, vllm_omni })
+        let (jaeger, collector, vllm_omni) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Ok(Self { root, metadata, cache_root: cache::root()?, jaeger, collector, vllm_omni })
     }
 
     /// The Jaeger binary, or why there is none here.
@@ -92,6 +93,14 @@ impl Context {
     /// If it could be built and was not.
     pub(crate) fn jaeger(&self) -> anyhow::Result<Result<PathBuf, String>> {
         once(&self.jaeger, || jaeger::find_or_build(&self.cache_root))
+    }
+
+    /// The collector, or why there is none here.
+    ///
+    /// # Errors
+    /// If it could be built and was not.
+    pub(crate) fn collector(&self) -> anyhow::Result<Result<PathBuf, String>> {
+        once(&self.collector, || collector::find_or_build(&self.root, &self.cache_root))
     }
 
     /// The interpreter of an environment with vLLM-Omni, or why there is none here.

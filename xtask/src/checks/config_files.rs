@@ -1,65 +1,84 @@
-//! The files in `collector-config/` are for users to take: each must parse, and Jaeger must load its own.
+//! The files in `collector-config/` are for users to take: each must parse, say what it promises, agree with the others, and be
+//! loaded by the program that it is for.
 
-use std::collections::BTreeSet;
+mod agreement;
+mod loaded;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::Context as _;
 use saphyr::{LoadableYamlNode, Yaml};
 use serde_json::Value;
 
 use super::verdict;
-use crate::command;
 use crate::plan::Context;
 use crate::report::Verdict;
 
 /// Checks every file in `collector-config/`.
 ///
 /// # Errors
-/// If one does not parse, names an environment variable without a default, or is refused by Jaeger.
+/// If one does not parse, does not say what it is for, names an environment variable without a default, contradicts another, or
+/// is refused by its program.
 pub(crate) fn check(context: &Context) -> anyhow::Result<Verdict> {
     let folder = context.root.join("collector-config");
-    let (mut findings, mut files) = (Vec::new(), 0);
-    for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
-        let path = entry.with_context(|| format!("cannot read {}", folder.display()))?.path();
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        files += 1;
-        findings.extend(complaints(&path, &text));
-    }
-    let parsed = verdict(&findings, format!("{files} files parse"))?;
-    let note = match parsed {
+    let files = read(&folder)?;
+    let mut findings: Vec<String> = files.iter().flat_map(|(name, text)| complaints(name, text)).collect();
+    findings.extend(agreement::complaints(&files));
+    let note = match verdict(&findings, format!("{} files parse and agree", files.len()))? {
         Verdict::Passed { note } => note,
         other => return Ok(other),
     };
-    match context.jaeger()? {
-        Err(reason) => Ok(Verdict::Partly { note, skipped: vec![("loaded by Jaeger".to_owned(), reason)] }),
-        Ok(jaeger) => {
-            let mut validate = Command::new(jaeger);
-            // No environment: the file must do without.
-            validate.current_dir(&context.root).env_clear();
-            command::run(validate.args(["validate", "--config", "collector-config/jaeger.yaml"]))?;
-            Ok(Verdict::Passed { note: format!("{note}, Jaeger loads jaeger.yaml") })
+    loaded::check(context, note)
+}
+
+/// Names and texts of all files in the folder, those in folders below it included.
+fn read(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![(folder.to_owned(), String::new())];
+    while let Some((folder, prefix)) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
+            let (path, name) = (entry.path(), format!("{prefix}{}", entry.file_name().to_string_lossy()));
+            if path.is_dir() {
+                folders.push((path, format!("{name}/")));
+                continue;
+            }
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            files.insert(name, text);
         }
     }
+    Ok(files)
 }
 
 /// What is wrong with one file.
-fn complaints(path: &Path, text: &str) -> Vec<String> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let found = match path.extension().and_then(|extension| extension.to_str()) {
+fn complaints(name: &str, text: &str) -> Vec<String> {
+    let found = match name.rsplit_once('.').map(|(_, extension)| extension) {
         Some("yaml") => match Yaml::load_from_str(text) {
             Err(error) => vec![error.to_string()],
-            Ok(documents) if documents.len() != 1 => vec![format!("{} documents, not one", documents.len())],
-            Ok(_) => without_default(text),
+            // Kubernetes' objects come several in a file.
+            Ok(documents) if documents.len() != 1 && !name.starts_with("kubernetes/") => {
+                vec![format!("{} documents, not one", documents.len())]
+            }
+            Ok(_) => without_default(text).into_iter().chain(without_promises(text)).collect(),
         },
         Some("json") => match serde_json::from_str::<Value>(text) {
             Err(error) => vec![error.to_string()],
-            Ok(value) => link_pattern_complaints(&value),
+            Ok(value) if name == "jaeger-ui.json" => link_pattern_complaints(&value),
+            Ok(_) => Vec::new(),
         },
         _ => vec!["neither .yaml nor .json; configuration files only".to_owned()],
     };
     found.into_iter().map(|complaint| format!("collector-config/{name}: {complaint}")).collect()
+}
+
+/// A file opens with a comment that says what it guarantees and what it does not.
+fn without_promises(text: &str) -> Option<String> {
+    let comment: String = text.lines().take_while(|line| line.starts_with('#')).collect();
+    let is_there = ["What it guarantees", "What it does not"].iter().all(|words| comment.contains(words));
+    (!is_there).then(|| "its first comment lacks `What it guarantees` or `What it does not`".to_owned())
 }
 
 /// Every `${env:NAME}` that has no `:-default`: a file that users get must start with no environment set.
@@ -100,15 +119,20 @@ fn link_pattern_complaints(value: &Value) -> Vec<String> {
 mod tests {
     use super::*;
 
+    const PROMISES: &str = "# What it guarantees: all\n# What it does not: nothing\n";
+
     fn complaint(name: &str, text: &str) -> String {
-        complaints(Path::new(name), text).join("\n")
+        complaints(name, text).join("\n")
     }
 
     #[test]
     fn good_files_pass() {
-        assert_eq!(complaint("a.yaml", "a: {b: [1, \"${env:PORT:-4317}\"]}\nc: ${env:UI:-}\n"), "");
+        let yaml = format!("{PROMISES}a: {{b: [1, \"${{env:PORT:-4317}}\"]}}\nc: ${{env:UI:-}}\n");
+        assert_eq!(complaint("a.yaml", &yaml), "");
+        assert_eq!(complaint("kubernetes/a.yaml", &format!("{PROMISES}a: 1\n---\nb: 2\n")), "");
+        assert_eq!(complaint("grafana/a.json", "{}"), "");
         let json = r##"{"linkPatterns": [{"type": "tags", "key": "k", "url": "/trace/#{k}", "text": "open #{k}"}]}"##;
-        assert_eq!(complaint("a.json", json), "");
+        assert_eq!(complaint("jaeger-ui.json", json), "");
     }
 
     #[test]
@@ -121,10 +145,11 @@ mod tests {
             ("a.yaml", "a: 1\n---\nb: 2\n".to_owned(), "2 documents"),
             ("a.yaml", "a: ${env:PORT}\n".to_owned(), "${env:PORT} has no default"),
             ("a.json", "{".to_owned(), "EOF"),
-            ("a.json", "{}".to_owned(), "no list `linkPatterns`"),
-            ("a.json", r#"{"linkPatterns": [{"type": "tags"}]}"#.to_owned(), "not a link"),
-            ("a.json", pattern("/trace/1"), "does not use its value"),
-            ("a.json", pattern("/trace/#{k}/#{other}"), "needs `other`"),
+            ("a.yaml", "# What it guarantees: all\na: 1\n".to_owned(), "lacks"),
+            ("jaeger-ui.json", "{}".to_owned(), "no list `linkPatterns`"),
+            ("jaeger-ui.json", r#"{"linkPatterns": [{"type": "tags"}]}"#.to_owned(), "not a link"),
+            ("jaeger-ui.json", pattern("/trace/1"), "does not use its value"),
+            ("jaeger-ui.json", pattern("/trace/#{k}/#{other}"), "needs `other`"),
             ("a.txt", String::new(), "neither .yaml nor .json"),
         ];
         for (name, text, expected) in cases {
