@@ -134,8 +134,8 @@ Examples:
   stagespan demo --pipeline my-pipeline.toml --no-trace
   stagespan demo --json | jq '.scenarios[].stages[] | {name, verdict}'
 
-Exit codes: 0 done; 1 a stage was lost, or spans could not be exported; 2 bad input, nothing was
-started; 130 or 143 after Ctrl-C or SIGTERM, with the stages ended and the trace file complete.";
+Exit codes: 0 done; 1 a stage was lost, or the trace file could not be written; 2 bad input, nothing
+was started; 130 or 143 after Ctrl-C or SIGTERM, with the stages ended and the trace file complete.";
 
 #[cfg(test)]
 mod tests {

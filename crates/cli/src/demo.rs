@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stagespan_model::{Clock, SystemClock};
-use stagespan_otel::{Account, Config, FlushError, Layer};
+use stagespan_otel::{Config, Layer, TraceOutput};
 
 use crate::arguments::DemoArguments;
 use crate::exit::{End, Failure};
+use crate::log;
 
 mod destination;
 mod outcome;
@@ -28,8 +29,9 @@ const EXPORT_WITHIN: Duration = Duration::from_secs(10);
 /// Runs the demo.
 ///
 /// # Errors
-/// Bad input, before anything is started; a lost stage, or spans that were not exported, after
-/// everything that was measured has been shown.
+/// Bad input, before anything is started; a lost stage, or a trace file that could not be written,
+/// after everything that was measured has been shown. A receiver that doesn't take the spans is
+/// told of and is no failure: tracing never changes how its host ends.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<End, Failure> {
     let plan = Plan::of(arguments)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -47,27 +49,31 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<End, Failure> {
     // Whatever happened, what was measured is exported and shown.
     let exported = layer.shutdown(EXPORT_WITHIN);
     let shown = show::all(arguments, &plan, &layer, &ran.scenarios);
-    end(ran, exported, layer.stats(), shown)
+    let exported = exported.map_err(|error| {
+        let account = layer.stats();
+        let missing = account.produced - account.exported.min(account.produced);
+        format!("{missing} of {} spans were not exported: {error}", account.produced)
+    });
+    match layer.output() {
+        TraceOutput::Receiver(_) => {
+            if let Err(message) = exported {
+                log::notice(&message);
+            }
+            end(ran, Ok(()), shown)
+        }
+        TraceOutput::Off | TraceOutput::Console | TraceOutput::File(_) => end(ran, exported, shown),
+    }
 }
 
 /// What the command comes to: the gravest of what happened.
-fn end(
-    ran: run::Ran,
-    exported: Result<(), FlushError>,
-    account: Account,
-    shown: std::io::Result<()>,
-) -> Result<End, Failure> {
+fn end(ran: run::Ran, written: Result<(), String>, shown: std::io::Result<()>) -> Result<End, Failure> {
     let lost = match ran.stopped {
         Some(run::Stopped::Failed(message)) => Some(message),
         Some(run::Stopped::Signalled(signal)) => return Ok(End::Signalled(signal)),
         None => None,
     };
-    let unexported = exported.err().map(|error| {
-        let missing = account.produced - account.exported.min(account.produced);
-        format!("{missing} of {} spans were not exported: {error}", account.produced)
-    });
     let unshown = shown.err().map(|error| format!("can't write to standard output: {error}"));
-    let messages: Vec<String> = [lost, unexported, unshown].into_iter().flatten().collect();
+    let messages: Vec<String> = [lost, written.err(), unshown].into_iter().flatten().collect();
     if messages.is_empty() { Ok(End::Done) } else { Err(Failure::failed(messages.join("\n"))) }
 }
 
@@ -79,11 +85,10 @@ mod tests {
     use super::*;
     use crate::exit::Signal;
 
-    fn ended(stopped: Option<Stopped>, exported: bool, shown: bool) -> Result<End, Failure> {
-        let exported = if exported { Ok(()) } else { Err(FlushError::Lost { spans: 4 }) };
+    fn ended(stopped: Option<Stopped>, written: bool, shown: bool) -> Result<End, Failure> {
+        let written = if written { Ok(()) } else { Err("4 of 9 spans were not exported: why".to_owned()) };
         let shown = if shown { Ok(()) } else { Err(io::Error::other("no space")) };
-        let account = Account { produced: 9, exported: 5, ..Account::default() };
-        end(Ran { scenarios: Vec::new(), stopped }, exported, account, shown)
+        end(Ran { scenarios: Vec::new(), stopped }, written, shown)
     }
 
     #[test]

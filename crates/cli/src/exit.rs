@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// Done.
 const OK: u8 = 0;
-/// It failed on the way: a stage was lost, spans could not be exported.
+/// It failed on the way: a stage was lost, the trace file could not be written.
 const FAILURE: u8 = 1;
 /// It was asked for something that can't be done; nothing was started. clap exits with it too.
 const BAD_INPUT: u8 = 2;

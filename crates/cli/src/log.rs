@@ -27,6 +27,11 @@ fn is_shown(event: &Metadata<'_>) -> bool {
     *event.level() <= Level::WARN && !told_by_the_error
 }
 
+/// Says what did not work, though the command did.
+pub(crate) fn notice(message: &str) {
+    let _ = writeln!(std::io::stderr(), "stagespan: {}", message.trim_end());
+}
+
 /// Says why the command failed, each line below the first one indented.
 pub(crate) fn failure(message: &str) {
     // A closed stderr is no reason to panic.
