@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 /// Where the trace goes unless told otherwise.
 const OUT_DEFAULT: &str = "stagespan-demo.json";
 /// `service.name` unless told otherwise.
-const SERVICE_DEFAULT: &str = "stagespan-demo";
+const SERVICE_DEFAULT: &str = "stagespan";
 /// How long a request may wait at an input gate; vLLM-Omni's own variable.
 const INPUT_WAIT_TIMEOUT: &str = "VLLM_OMNI_INPUT_WAIT_TIMEOUT_S";
 
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_service_has_a_name_of_its_own() {
-        assert_eq!(config(&[], &[]).service_name, "stagespan-demo");
+        assert_eq!(config(&[], &[]).service_name, "stagespan");
         assert_eq!(config(&[], &[("OTEL_SERVICE_NAME", "mine")]).service_name, "mine");
         let attributes = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=theirs");
         assert_eq!(config(&[], &[attributes]).service_name, "theirs");

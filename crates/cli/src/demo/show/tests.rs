@@ -33,7 +33,7 @@ fn where_the_trace_went() {
     };
     let receiver = TraceDestination::Receiver {
         endpoint: "http://localhost:4318/v1/traces".to_owned(),
-        service: "stagespan-demo".to_owned(),
+        service: "stagespan".to_owned(),
         jaeger_ui_guess: Some("http://localhost:16686".to_owned()),
     };
     let off = TraceDestination::Off { reason: "--no-trace".to_owned() };
