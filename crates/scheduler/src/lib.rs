@@ -68,6 +68,7 @@
 //! addressed; prefix caching, speculative decoding, LoRA and encoder inputs are not here.
 
 mod admission;
+mod coalescing;
 mod config;
 mod gate;
 mod generation;

@@ -132,6 +132,11 @@ pub(crate) struct Input {
 }
 
 impl Input {
+    /// Whether there is input to run, or nothing left to wait for.
+    pub(crate) const fn is_there(&self) -> bool {
+        self.ready || self.loaded || self.received || self.payload.is_some() || self.is_done()
+    }
+
     /// Whether the gate has no further chunk to wait for.
     pub(crate) const fn is_done(&self) -> bool {
         self.exhausted || self.segment_done
@@ -170,6 +175,9 @@ pub(crate) struct Request {
     /// When the gate began to wait for its input. Set only where a timeout applies.
     pub(crate) held_since: Option<Instant>,
     pub(crate) input: Input,
+    /// How it is counted for input coalescing.
+    pub(crate) counted_runnable: bool,
+    pub(crate) counted_in_flight: bool,
     /// Streaming updates that came before their turn; `None` closes the session.
     pub(crate) updates: VecDeque<Option<StreamingUpdate>>,
 
@@ -204,6 +212,8 @@ impl Request {
             deadline_links: Links::default(),
             held_since: None,
             input: Input::default(),
+            counted_runnable: false,
+            counted_in_flight: false,
             updates: VecDeque::new(),
             added_at,
             events: Vec::new(),

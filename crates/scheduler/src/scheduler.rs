@@ -104,6 +104,7 @@ impl Scheduler {
         } else {
             request.input.payload = Some(payload);
             state.delivered.push(handle);
+            state.recount(handle);
             state.stirred = true;
         }
     }
@@ -170,7 +171,7 @@ impl Scheduler {
 
     /// One step: gates, stamp, schedule.
     pub fn step(&mut self, clock: &dyn Clock) -> Step {
-        Step::Run(self.state.step(clock))
+        self.state.step(clock)
     }
 
     /// Takes in what the model made of a plan. Results for requests that ended meanwhile are

@@ -58,8 +58,13 @@ impl State {
     }
 
     /// When a request is added (or given its next segment), if anything needs to know.
-    pub(crate) fn added_now(&self, clock: &dyn Clock) -> Option<Instant> {
-        (self.config.observe || self.config.prefill_admission.is_some()).then(|| clock.now())
+    pub(crate) fn added_now(&mut self, clock: &dyn Clock) -> Option<Instant> {
+        let at = (self.config.observe || self.config.prefill_admission.is_some()).then(|| clock.now());
+        // A step that waits takes the newcomer along; nothing is scheduled before it is QUEUED.
+        if let Some(begun) = &mut self.begun {
+            begun.at = at.filter(|_| self.config.observe);
+        }
+        at
     }
 
     /// A request has met a stop condition: decides whether it ends, and if not, makes it wait for
@@ -98,6 +103,7 @@ impl State {
         let request = &mut self.requests[handle];
         request.output_tokens = 0;
         request.stale_tokens = request.in_flight_tokens;
+        self.recount(handle);
         self.enqueue(handle);
         Stopped::Continues
     }

@@ -2,6 +2,7 @@
 
 use stagespan_model::{Clock, End, EventKind, Instant};
 
+use crate::coalescing::Begun;
 use crate::config::SchedulerConfig;
 use crate::ignored::Ignored;
 use crate::kv::KvBlocks;
@@ -53,6 +54,14 @@ pub(crate) struct State {
     /// Requests whose input ended with nothing to run.
     pub(crate) leaving: Vec<RequestHandle>,
 
+    /// Requests with input to run and no plan in flight; requests with a plan in flight.
+    pub(crate) runnable: usize,
+    pub(crate) in_flight: usize,
+    /// The step that waits for a fuller batch.
+    pub(crate) begun: Option<Begun>,
+    /// Until when a batch is deferred while a plan is in flight.
+    pub(crate) batch_deadline: Option<Instant>,
+
     pub(crate) outputs: Vec<StageOutput>,
     pub(crate) ignored: Ignored,
     /// Something happened since the last step that scheduled nothing.
@@ -82,6 +91,10 @@ impl State {
             unstampable: Vec::new(),
             last_pass_at: None,
             leaving: Vec::new(),
+            runnable: 0,
+            in_flight: 0,
+            begun: None,
+            batch_deadline: None,
             outputs: Vec::new(),
             ignored: Ignored::default(),
             stirred: false,
@@ -169,6 +182,7 @@ impl State {
             request.computed_tokens += scheduled.tokens;
             request.in_flight_tokens += scheduled.tokens;
             request.input.ready = false;
+            self.recount(scheduled.handle);
         }
     }
 
@@ -206,6 +220,8 @@ impl State {
         self.emit(handle, tokens, Some(Finished { end, stop_reason: reason }), false);
         self.detach(handle);
         let Some(mut request) = self.requests.remove(handle) else { return };
+        self.runnable -= usize::from(request.counted_runnable);
+        self.in_flight -= usize::from(request.counted_in_flight);
         self.kv.release(&mut request);
         if request.status == Status::Paused {
             self.paused -= 1;

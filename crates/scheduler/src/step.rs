@@ -1,21 +1,25 @@
 //! One step of each scheduler: in which order gates, stamp and scheduling read the clock and run.
 
-use stagespan_model::{Clock, End};
+use stagespan_model::{Clock, End, Instant};
 
+use crate::coalescing::Pass;
 use crate::config::SchedulerKind;
-use crate::output::{StepPlan, StopReason};
+use crate::output::{Step, StepPlan, StopReason};
 use crate::request::RequestHandle;
 use crate::state::State;
 
 impl State {
-    pub(crate) fn step(&mut self, clock: &dyn Clock) -> StepPlan {
+    pub(crate) fn step(&mut self, clock: &dyn Clock) -> Step {
         let plan = match self.config.kind {
             SchedulerKind::Ar => self.step_ar(clock),
-            SchedulerKind::Generation => self.step_generation(clock),
+            SchedulerKind::Generation => match self.begin_generation(clock) {
+                Pass::Run { at, defer } => self.step_generation(clock, at, defer),
+                Pass::Wait { until } => return Step::Wait { until },
+            },
         };
         self.end_leaving(clock);
         self.stirred = !plan.is_empty();
-        plan
+        Step::Run(plan)
     }
 
     /// Gates → stamp (a reading of the clock) → schedule (a later reading): two instants.
@@ -29,15 +33,14 @@ impl State {
         self.schedule_core(clock, admit_none)
     }
 
-    /// One reading before the gates, for stamp and SCHEDULED alike.
-    fn step_generation(&mut self, clock: &dyn Clock) -> StepPlan {
-        let at = self.observed_now(clock);
+    /// `at`, read before the gates, is the time of stamp and SCHEDULED alike.
+    fn step_generation(&mut self, clock: &dyn Clock, at: Option<Instant>, defer: bool) -> StepPlan {
         self.gate_pass(clock);
         if let Some(at) = at.filter(|_| self.config.gated()) {
             self.stamp(at);
         }
         self.reject_oversized();
-        self.schedule_generation(clock, at, false)
+        self.schedule_generation(clock, at, defer)
     }
 
     /// Ends what the gate let through and no step could ever run. It was ready, so this comes

@@ -14,6 +14,8 @@ impl State {
             let handle = scheduled.handle;
             let Some(request) = self.requests.get_mut(handle) else { continue };
             request.in_flight_tokens = request.in_flight_tokens.saturating_sub(scheduled.tokens);
+            self.recount(handle);
+            let Some(request) = self.requests.get_mut(handle) else { continue };
             if request.stale_tokens > 0 {
                 request.stale_tokens = request.stale_tokens.saturating_sub(scheduled.tokens);
                 continue;

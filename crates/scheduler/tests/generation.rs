@@ -2,9 +2,11 @@
 
 mod rig;
 
+use std::num::NonZeroU64;
+
 use rig::{MS, Rig};
 use stagespan_model::{End, EventKind, Gate};
-use stagespan_scheduler::{SchedulerKind, StopReason};
+use stagespan_scheduler::{Coalescing, CoalescingPolicy, RequestHandle, SchedulerKind, Step, StopReason};
 
 #[test]
 fn an_input_runs_in_the_step_it_arrives_and_waits_no_time_ready() {
@@ -146,7 +148,7 @@ fn a_stream_parked_in_mid_run_keeps_its_slot_if_so_configured() {
 
 #[test]
 fn every_end_of_a_generation_request_sends_its_events() {
-    type Action = fn(&mut Rig, stagespan_scheduler::RequestHandle);
+    type Action = fn(&mut Rig, RequestHandle);
     let ends: [(Action, End); 3] = [
         (|rig, a| rig.scheduler.abort(a), End::Aborted),
         (|rig, a| rig.scheduler.fail_input(a, "gone"), End::ConnectorFailure),
@@ -162,4 +164,126 @@ fn every_end_of_a_generation_request_sends_its_events() {
         assert_eq!((story.end, story.last_outputs), (Some(end), 1));
         assert_eq!(story.count(EventKind::Queued), 1, "{end:?}");
     }
+}
+
+fn coalescing(gate: Gate, policy: CoalescingPolicy) -> Rig {
+    Rig::new(SchedulerKind::Generation, gate, |c| {
+        let max_wait_ns = NonZeroU64::MIN.saturating_add(10 * MS - 1);
+        c.coalescing = Some(Coalescing { min_batch: 2, max_wait_ns, policy });
+    })
+}
+
+fn wait_ms(rig: &mut Rig) -> Option<u64> {
+    let begun = rig.clock.inner_ns();
+    match rig.scheduler.step(&rig.clock) {
+        Step::Wait { until } => Some((until.as_ns() - begun + MS / 2) / MS),
+        Step::Run(plan) => {
+            rig.update(plan);
+            None
+        }
+    }
+}
+
+fn two_requests(rig: &mut Rig) -> (RequestHandle, RequestHandle) {
+    let handles = (rig.add(1, 1), rig.add(1, 1));
+    assert_eq!(wait_ms(rig), None, "the gate must see admissions first");
+    handles
+}
+
+#[test]
+fn coalescing_waits_for_a_fuller_batch() {
+    let mut rig = coalescing(Gate::AsyncChunk, CoalescingPolicy::Fixed);
+    let (a, b) = two_requests(&mut rig);
+    assert_eq!(wait_ms(&mut rig), None, "nothing is runnable: an empty step");
+    rig.last_chunk(a, 3);
+    assert_eq!(wait_ms(&mut rig), Some(10));
+    rig.clock.advance_ms(4);
+    assert_eq!(wait_ms(&mut rig), Some(6), "the same step goes on");
+    rig.last_chunk(b, 3);
+    assert_eq!(rig.step(), [(a, 3), (b, 3)]);
+    let (first, second) = (rig.story(a), rig.story(b));
+    assert_eq!(first.first(EventKind::Scheduled), second.first(EventKind::Scheduled));
+    assert_eq!(first.split().unwrap().1, 0, "stamp and SCHEDULED are of the time at which the step began");
+}
+
+#[test]
+fn coalescing_gives_up_at_its_deadline() {
+    let mut rig = coalescing(Gate::AsyncChunk, CoalescingPolicy::Fixed);
+    let (a, _) = two_requests(&mut rig);
+    rig.last_chunk(a, 3);
+    assert_eq!(wait_ms(&mut rig), Some(10));
+    rig.clock.advance_ms(10);
+    assert_eq!(rig.step(), [(a, 3)]);
+}
+
+#[test]
+fn coalescing_expects_no_more_requests_than_live() {
+    let mut rig = coalescing(Gate::AsyncChunk, CoalescingPolicy::Fixed);
+    let (a, b) = two_requests(&mut rig);
+    rig.scheduler.abort(b);
+    rig.last_chunk(a, 3);
+    assert_eq!(rig.step(), [(a, 3)]);
+}
+
+#[test]
+fn idle_coalescing_gives_the_batch_its_own_time_from_the_first_input() {
+    let mut rig = coalescing(Gate::AsyncChunk, CoalescingPolicy::IdleWait);
+    let (a, _) = two_requests(&mut rig);
+    assert_eq!(wait_ms(&mut rig), Some(10));
+    rig.clock.advance_ms(7);
+    rig.last_chunk(a, 3);
+    assert_eq!(wait_ms(&mut rig), Some(10));
+    rig.clock.advance_ms(10);
+    assert_eq!(rig.step(), [(a, 3)]);
+}
+
+#[test]
+fn a_newcomer_during_the_wait_is_not_scheduled_before_it_is_queued() {
+    let mut rig = coalescing(Gate::FullPayload, CoalescingPolicy::Fixed);
+    let (a, _) = two_requests(&mut rig);
+    rig.payload(a);
+    assert_eq!(wait_ms(&mut rig), Some(10));
+    rig.clock.advance_ms(5);
+    let c = rig.add(4, 1);
+    rig.payload(c);
+    assert_eq!(rig.step(), [(a, 1), (c, 4)]);
+    assert_eq!(rig.story(c).split(), Some((0, 0)));
+}
+
+#[test]
+fn with_a_plan_in_flight_coalescing_defers_instead_of_waiting() {
+    let mut rig = coalescing(Gate::AsyncChunk, CoalescingPolicy::Fixed);
+    let (a, b) = two_requests(&mut rig);
+    let c = rig.add(1, 1);
+    rig.step();
+    rig.chunk(a, 3);
+    rig.chunk(b, 3);
+    let flying = rig.plan();
+    assert_eq!(flying.scheduled.len(), 2);
+    rig.last_chunk(c, 3);
+    assert!(rig.plan().is_empty(), "the results in flight may make the batch fuller");
+    rig.update(flying);
+    rig.clock.advance_ms(10);
+    assert_eq!(rig.step(), [(c, 3)]);
+    assert!(rig.story(c).split().unwrap().1 >= 10 * MS, "a deferred input is ready_queued");
+}
+
+/// Where nothing goes the fast way, vLLM's own schedule runs with its own, later time; the stamp
+/// stays the earlier one.
+#[test]
+fn the_upstream_fallback_schedules_at_a_later_time() {
+    let mut rig = coalescing(Gate::FullPayload, CoalescingPolicy::Fixed);
+    let (a, b) = two_requests(&mut rig);
+    let c = rig.add(1, 1);
+    rig.step();
+    rig.payload(a);
+    rig.payload(b);
+    let flying = rig.plan();
+    rig.payload(c);
+    let plan = rig.plan();
+    assert_eq!(plan.scheduled.iter().map(|s| s.handle).collect::<Vec<_>>(), [c]);
+    rig.update(flying);
+    rig.update(plan);
+    let (_, ready_queued) = rig.story(c).split().unwrap();
+    assert!(ready_queued > 0, "two readings of the clock");
 }

@@ -176,6 +176,7 @@ impl State {
             request.input.loaded = true;
             self.delivered.push(handle);
         }
+        self.recount(handle);
         self.stirred = true;
     }
 

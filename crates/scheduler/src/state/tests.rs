@@ -6,10 +6,12 @@ use std::num::NonZeroU64;
 use proptest::prelude::*;
 use stagespan_model::{Clock, EventKind, Gate, ManualClock};
 
-use crate::config::{PrefillAdmission, SchedulerConfig, SchedulerKind};
+use crate::config::{Coalescing, CoalescingPolicy, PrefillAdmission, SchedulerConfig, SchedulerKind};
 use crate::list::Requests;
 use crate::output::{Sampled, StageOutput, Step, StepPlan};
-use crate::request::{Chunk, NewRequest, Payload, Place, QueueId, RequestHandle, Status, StreamingUpdate};
+use crate::request::{
+    Chunk, NewRequest, Payload, Place, QueueId, Request, RequestHandle, Status, StreamingUpdate,
+};
 use crate::scheduler::Scheduler;
 use crate::state::State;
 use crate::wait_queue::WaitQueue;
@@ -75,8 +77,14 @@ fn config() -> impl Strategy<Value = SchedulerConfig> {
     let gate = prop_oneof![1 => Just(Gate::None), 3 => Just(Gate::AsyncChunk), 3 => Just(Gate::FullPayload)];
     let flags =
         (prop::bool::weighted(0.1), any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.9));
-    (kind, gate, 0..3_u32, 0..3_u32, 1..5_u32, 4..60_u32, 4..20_u32, flags, prop::bool::weighted(0.3))
-        .prop_map(|(kind, gate, stage_id, window, slots, budget, blocks, flags, defer)| {
+    let batching = prop_oneof![
+        3 => Just((false, None)),
+        2 => Just((true, None)),
+        1 => Just((false, Some(CoalescingPolicy::Fixed))),
+        1 => Just((false, Some(CoalescingPolicy::IdleWait))),
+    ];
+    (kind, gate, 0..3_u32, 0..3_u32, 1..5_u32, 4..60_u32, 4..20_u32, flags, batching).prop_map(
+        |(kind, gate, stage_id, window, slots, budget, blocks, flags, (defer, coalesce))| {
             let mut config = SchedulerConfig::new(kind, stage_id, gate);
             let (sender_only, chunked_prefill, parked_keep_slots, observe) = flags;
             config.active_stream_window = window;
@@ -95,8 +103,15 @@ fn config() -> impl Strategy<Value = SchedulerConfig> {
                 max_wait_ns: NonZeroU64::MIN.saturating_add(20 * MS),
                 min_running: 1,
             });
+            let max_wait_ns = NonZeroU64::MIN.saturating_add(5 * MS);
+            config.coalescing = coalesce.filter(|_| slots >= 2).map(|policy| Coalescing {
+                min_batch: 2,
+                max_wait_ns,
+                policy,
+            });
             config
-        })
+        },
+    )
 }
 
 impl WaitQueue {
@@ -163,6 +178,14 @@ impl State {
         assert_eq!((self.held_waiting, self.held_running), (held_waiting, held_running));
         assert_eq!((self.paused, self.slots_used), (paused, slots));
         assert_eq!(self.deadlines.len(), overdue);
+        if self.config.coalescing.is_some() {
+            let there = |request: &&Request| request.in_flight_tokens == 0 && request.input.is_there();
+            assert_eq!(self.runnable, self.requests.values().filter(there).count());
+            assert_eq!(
+                self.in_flight,
+                self.requests.values().filter(|request| request.in_flight_tokens > 0).count()
+            );
+        }
         assert_eq!(self.kv.free() + blocks, self.config.kv_blocks);
         if let Some(window) = self.config.window() {
             assert!(slots <= window);
@@ -223,7 +246,14 @@ impl Run {
 
     fn step(&mut self) {
         self.clock.advance_ns(MS);
-        let Step::Run(plan) = self.scheduler.step(&self.clock) else { panic!("coalescing is off") };
+        let plan = match self.scheduler.step(&self.clock) {
+            Step::Run(plan) => plan,
+            Step::Wait { until } => {
+                assert!(until.as_ns() > self.clock.now().as_ns());
+                self.scheduler.state().check();
+                return;
+            }
+        };
         let config = self.scheduler.config();
         assert!(plan.tokens() <= config.token_budget);
         assert!(plan.scheduled.len() <= config.max_num_seqs as usize);

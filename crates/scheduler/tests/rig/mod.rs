@@ -31,6 +31,10 @@ impl TickingClock {
         self.inner.advance_ns(ms * MS);
     }
 
+    pub(crate) fn inner_ns(&self) -> u64 {
+        self.inner.now().as_ns()
+    }
+
     pub(crate) fn readings(&self) -> u64 {
         self.readings.swap(0, Ordering::SeqCst)
     }
