@@ -76,12 +76,13 @@ impl Generator {
             ..BatchLimits::default()
         };
         let config = Config { shape, batch, ..Config::new(output, service, resource("door")) };
-        let layer = Layer::start(config, clock.clone()).context("the layer does not start")?;
+        let layer =
+            Layer::start(config, Arc::<SystemClock>::clone(&clock)).context("the layer does not start")?;
         let stage = |(stage_id, name): (u32, &&str)| {
             let gate = if stage_id == 0 { Gate::None } else { Gate::AsyncChunk };
             Ok(Arc::new(StageIdentity {
                 stage_id,
-                name: StageName::new(*name).context("a stage's name")?,
+                name: StageName::new(name).context("a stage's name")?,
                 replica_id: 0,
                 gate,
                 position: Position::of(stage_id, gate, false),

@@ -119,7 +119,7 @@ impl Prometheus {
 
     fn get(&self, what: &str, parameters: &[(&str, &str)]) -> anyhow::Result<Json> {
         let url = format!("http://{}:9090/api/v1/{what}", self.address);
-        let (_, body) = get_with(&url, parameters, None)?;
+        let (_, body) = get_with(&url, parameters)?;
         let mut answer: Json = serde_json::from_str(&body).with_context(|| format!("{url}: {body}"))?;
         if answer["status"] != "success" {
             bail!("{parameters:?}: {}", answer["error"]);

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use stagespan_model::SystemClock;
 use stagespan_otel::{Activation, Config, Environment, Layer};
 use stagespan_pipeline::orchestrator::{NewRequest, Orchestrator, OrchestratorOptions};
@@ -19,6 +20,9 @@ const REQUESTS: usize = 60;
 
 /// How long the worker may take to have everything acknowledged, or the chain to deliver it.
 const WITHIN: Duration = Duration::from_secs(120);
+
+/// Longer than a trace is under way where nothing holds it up.
+const QUIET: Duration = Duration::from_secs(3);
 
 /// How long Jaeger stays down.
 const JAEGER_DOWN: Duration = Duration::from_secs(5);
@@ -43,7 +47,7 @@ impl Source {
             anyhow::bail!("tracing is off");
         };
         let clock = Arc::new(SystemClock::new());
-        let layer = Layer::start(*config, clock.clone())?;
+        let layer = Layer::start(*config, Arc::<SystemClock>::clone(&clock))?;
         let stage = vec![stagespan_binary()?.into(), "stage".into()];
         let options = OrchestratorOptions {
             layer: layer.clone(),
@@ -87,7 +91,7 @@ fn nothing_acknowledged_is_lost_whatever_is_killed() -> anyhow::Result<()> {
     let down_since = Instant::now();
     let acknowledged = phase()?;
     // How long it is down is part of what is tested, so this is no wait for something to happen.
-    std::thread::sleep(JAEGER_DOWN.saturating_sub(down_since.elapsed()));
+    thread::sleep(JAEGER_DOWN.saturating_sub(down_since.elapsed()));
     chain.store.server.start_again()?;
     chain.store.wait_for(SERVICE, acknowledged, WITHIN).context("after Jaeger was killed")?;
 
@@ -106,15 +110,32 @@ fn nothing_acknowledged_is_lost_whatever_is_killed() -> anyhow::Result<()> {
         .wait_for(SERVICE, acknowledged, WITHIN)
         .context("after load balancer and agent were killed")?;
 
-    // The load balancer killed while spans are on their way through it.
-    phase()?;
-    chain.balancer.kill()?;
-    chain.balancer.start_again()?;
+    // The load balancer killed again and again while spans are on their way through it.
+    let balancer = &mut chain.balancer;
+    let acknowledged = thread::scope(|scope| {
+        let flow = scope.spawn(&mut phase);
+        loop {
+            balancer.kill()?;
+            balancer.start_again()?;
+            if flow.is_finished() {
+                break flow.join().map_err(|_| anyhow!("the flow of requests panicked"))?;
+            }
+        }
+    })?;
+    chain
+        .store
+        .wait_for(SERVICE, acknowledged, WITHIN)
+        .context("with the load balancer killed in the flow")?;
 
-    // A sampler asked to end with undecided traces in memory; the others' traces go on, its own wait for its return.
+    // A sampler asked to end with undecided traces in memory: the other's traces go on, its own wait for its return. They wait
+    // in the agent and not in the load balancer, which is killed meanwhile.
     let status = chain.samplers[0].terminate()?;
     ensure!(status.success(), "the sampler ended with {status}");
     let acknowledged = phase()?;
+    let arrived = different(&chain.store.settled(SERVICE, QUIET, WITHIN)?);
+    ensure!(arrived < acknowledged, "nothing waits for the sampler, so this proves nothing");
+    chain.balancer.kill()?;
+    chain.balancer.start_again()?;
     chain.samplers[0].start_again()?;
     let spans =
         chain.store.wait_for(SERVICE, acknowledged, WITHIN).context("after a sampler was terminated")?;

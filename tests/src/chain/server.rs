@@ -140,25 +140,18 @@ impl Drop for Server {
 /// # Errors
 /// If it does not answer.
 pub fn get(url: &str) -> anyhow::Result<(u16, String)> {
-    get_with(url, &[], None)
+    get_with(url, &[])
 }
 
-/// The same with query parameters, and with an `Accept` header.
+/// The same with query parameters.
 ///
 /// # Errors
 /// If it does not answer.
-pub fn get_with(
-    url: &str,
-    parameters: &[(&str, &str)],
-    accept: Option<&str>,
-) -> anyhow::Result<(u16, String)> {
+pub fn get_with(url: &str, parameters: &[(&str, &str)]) -> anyhow::Result<(u16, String)> {
     let config = ureq::Agent::config_builder();
     let agent: ureq::Agent =
         config.proxy(None).http_status_as_error(false).timeout_global(Some(EXCHANGE_WITHIN)).build().into();
-    let mut request = agent.get(url).query_pairs(parameters.iter().copied());
-    if let Some(accept) = accept {
-        request = request.header("accept", accept);
-    }
+    let request = agent.get(url).query_pairs(parameters.iter().copied());
     let mut answer = request.call().with_context(|| format!("{url} did not answer"))?;
     let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
     Ok((answer.status().as_u16(), body.with_context(|| format!("the answer of {url} broke off"))?))

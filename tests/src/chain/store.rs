@@ -59,7 +59,7 @@ impl Store {
             ("query.num_traces", TRACES_MAX),
             ("query.raw_traces", "true"),
         ];
-        let (status, body) = get_with(&url, &parameters, None)?;
+        let (status, body) = get_with(&url, &parameters)?;
         match status {
             200 => {
                 let mut answer: Json =
