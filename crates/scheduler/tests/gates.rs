@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use rig::{MS, Rig};
 use stagespan_model::{End, EventKind, Gate};
-use stagespan_scheduler::{NewRequest, SchedulerKind, StopReason};
+use stagespan_scheduler::{NewRequest, SchedulerKind, StopReason, StreamingUpdate};
 
 #[test]
 fn a_payload_releases_a_request_and_splits_its_wait() {
@@ -356,4 +356,63 @@ fn the_clock_is_read_at_the_documented_places_only() {
         "both at once, before the gates"
     );
     assert_eq!(readings(SchedulerKind::Generation, Gate::FullPayload), (1, 2), "and the fallback's own");
+}
+
+/// A scan of `waiting` alone would miss it: the request holds KV blocks, so it waits in
+/// `kv_holding_waiting` when it is first seen ready.
+#[test]
+fn a_request_that_holds_kv_blocks_is_stamped_too() {
+    let mut rig = Rig::new(SchedulerKind::Ar, Gate::FullPayload, |c| c.max_num_seqs = 1);
+    let a = rig.add_new(NewRequest {
+        prompt_tokens: 8,
+        max_tokens: 1,
+        resumable: true,
+        grammar_pending: true,
+        ..NewRequest::default()
+    });
+    rig.scheduler.grammar_ready(a);
+    assert_eq!(rig.step(), [(a, 8)], "a grammar lets it past the gate");
+    let b = rig.add(8, 9);
+    rig.payload(b);
+    rig.scheduler.update_session(a, StreamingUpdate { prompt_tokens: 4, max_tokens: 1 }, &rig.clock);
+    rig.step();
+    assert_eq!(rig.scheduler.counts().held, 1, "its payload is not there");
+    rig.payload(a);
+    rig.step();
+    rig.scheduler.abort(a);
+    rig.flush();
+    let story = rig.story(a);
+    assert!(story.ready_ns.is_some(), "{story:?}");
+}
+
+/// The stamp waits for an output that carries events; the last output of this request has none.
+#[test]
+fn a_stamp_never_travels_without_events() {
+    let mut rig = Rig::new(SchedulerKind::Generation, Gate::AsyncChunk, |c| c.token_budget = 8);
+    let b = rig.add(1, 1);
+    rig.step();
+    rig.chunk(b, 1);
+    let a = rig.add_new(NewRequest {
+        prompt_tokens: 7,
+        resumable: true,
+        grammar_pending: true,
+        ..NewRequest::default()
+    });
+    rig.scheduler.grammar_ready(a);
+    assert_eq!(rig.step(), [(b, 1), (a, 7)], "a grammar lets it past the gate");
+    rig.step();
+    rig.segment_end(a, 3);
+    assert_eq!(rig.step(), [(a, 3)]);
+    rig.step();
+    let so_far = rig.story(a);
+    assert_eq!((so_far.ready_ns, so_far.segments), (None, 1));
+    rig.chunk(b, 6);
+    rig.chunk(a, 5);
+    // Seen ready in a step that has no budget for it, and taken back before it is scheduled.
+    assert_eq!(rig.step(), [(b, 6)]);
+    assert_eq!(rig.scheduler.counts().ready, 1);
+    rig.scheduler.abort(a);
+    rig.flush();
+    let last = rig.sent.iter().rfind(|output| output.handle == a && output.is_last()).unwrap();
+    assert_eq!((last.events.len(), last.input_ready), (0, None), "{last:?}");
 }
