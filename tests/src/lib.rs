@@ -11,13 +11,13 @@
 //! | [`viewer`] | what Jaeger would show of them |
 //! | [`pipeline_run`] | real stage processes, driven from the test's own process |
 //! | [`command_run`] | the `stagespan` program, run as a person runs it |
+//! | [`dashboard`] | the queries of the Grafana dashboard |
 //! | [`demo_run`] | pipelines and arrivals for runs of `stagespan demo` |
 //! | [`chain`] | agent, load balancer, samplers and store from `collector-config/`, to be killed |
 //! | [`generator`] | requests made without a pipeline, whose every figure is known |
 //! | [`loopback`] | addresses at which a test's programs have their standard ports to themselves |
-//! | [`prometheus`] | a real Prometheus that scrapes the chain |
-//! | [`dashboard`] | the queries of the Grafana dashboard |
 //! | [`process`] | processes as `/proc` shows them |
+//! | [`prometheus`] | a real Prometheus that scrapes the chain |
 //! | [`rows`] | trace files for the demo |
 //! | [`conformance`] | our schedulers held to the real ones of vLLM-Omni, step by step |
 //!

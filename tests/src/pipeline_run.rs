@@ -25,7 +25,7 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(30);
 
 /// Thinker → talker → code2wav with steps of a fraction of a millisecond. The talker has few slots, so that both of its
 /// waits occur; code2wav has many, so that it schedules what has just arrived in the same step and measures zeros.
-const SPEECH: &str = r#"
+pub const SPEECH: &str = r#"
 [[stage]]
 name = "thinker"
 scheduler = "ar"
@@ -128,55 +128,76 @@ pub fn run(
     calls: Calls,
     variables: &[(&str, &str)],
 ) -> anyhow::Result<Finished> {
+    let Calls { callers, tokens } = calls;
+    let (driven, account) = run_with(
+        jaeger,
+        pipeline,
+        variables,
+        |_| (),
+        async |orchestrator| {
+            let started = Instant::now();
+            let mut tickets = Vec::new();
+            for (number, caller) in callers.iter().enumerate() {
+                let request = NewRequest {
+                    request_id: request_id(number),
+                    prompt_tokens: tokens.get(),
+                    output_tokens: tokens.get(),
+                };
+                tickets.push(orchestrator.submit(request, &caller.headers()).await.context("submit")?);
+            }
+            let (mut outcomes, mut caller_spans) = (Vec::new(), Vec::new());
+            for (ticket, caller) in tickets.into_iter().zip(&callers) {
+                outcomes.push(ticket.outcome().await.context("outcome")?);
+                caller_spans.push(caller.end());
+            }
+            Ok((outcomes, caller_spans, orchestrator.stages().to_vec(), started.elapsed()))
+        },
+    )?;
+    let (outcomes, caller_spans, stages, took) = driven;
+    Ok(Finished { outcomes, caller_spans, stages, account, took })
+}
+
+/// Starts this pipeline, traced into this Jaeger, with `options` changed, lets `drive` have it, shuts it down with whatever is
+/// still in flight, and delivers every span.
+///
+/// # Errors
+/// If anything on the way fails.
+pub fn run_with<T>(
+    jaeger: &Jaeger,
+    pipeline: Pipeline,
+    variables: &[(&str, &str)],
+    options: impl FnOnce(&mut OrchestratorOptions),
+    drive: impl AsyncFnOnce(&Orchestrator) -> anyhow::Result<T>,
+) -> anyhow::Result<(T, Account)> {
     let endpoint = jaeger.otlp_http_endpoint();
     let own = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_SERVICE_NAME", SERVICE)];
     let environment = Environment::from_pairs(own.into_iter().chain(variables.iter().copied()));
-    let reading = Config::from_environment(&environment);
-    let config = match reading.activation {
+    let config = match Config::from_environment(&environment).activation {
         Ok(Activation::On(config)) => *config,
         Ok(Activation::Off(reason)) => bail!("tracing is off: {reason}"),
         Err(error) => bail!("{error}"),
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let layer = Layer::start(config, Arc::clone(&clock)).context("the layer does not start")?;
-    let options = OrchestratorOptions {
-        layer: layer.clone(),
-        ..OrchestratorOptions::new(pipeline, clock, vec![stagespan_binary()?.into(), "stage".into()])
-    };
+    let stage_command = vec![stagespan_binary()?.into(), "stage".into()];
+    let mut changed = OrchestratorOptions::new(pipeline, clock, stage_command);
+    changed.layer = layer.clone();
+    options(&mut changed);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .context("tokio")?;
-    let (stages, ended, took) = runtime.block_on(drive(options, calls))?;
+    let driven = runtime.block_on(async {
+        let orchestrator = Orchestrator::start(changed).await.context("the pipeline does not start")?;
+        let driven = drive(&orchestrator).await?;
+        orchestrator.shut_down().await.context("shut down")?;
+        anyhow::Ok(driven)
+    })?;
     layer.flush(FLUSH_WITHIN).context("flush")?;
     let account = layer.stats();
     layer.shutdown(FLUSH_WITHIN).context("shutdown")?;
-    let (outcomes, caller_spans) = ended.into_iter().unzip();
-    Ok(Finished { outcomes, caller_spans, stages, account, took })
-}
-
-type Driven = (Vec<StageFacts>, Vec<(RequestOutcome, Span)>, Duration);
-
-async fn drive(options: OrchestratorOptions, calls: Calls) -> anyhow::Result<Driven> {
-    let orchestrator = Orchestrator::start(options).await.context("the pipeline does not start")?;
-    let stages = orchestrator.stages().to_vec();
-    let started = Instant::now();
-    let mut tickets = Vec::new();
-    for (number, caller) in calls.callers.iter().enumerate() {
-        let tokens = calls.tokens.get();
-        let request =
-            NewRequest { request_id: request_id(number), prompt_tokens: tokens, output_tokens: tokens };
-        tickets.push(orchestrator.submit(request, &caller.headers()).await.context("submit")?);
-    }
-    let mut ended = Vec::new();
-    for (ticket, caller) in tickets.into_iter().zip(&calls.callers) {
-        let outcome = ticket.outcome().await.context("outcome")?;
-        ended.push((outcome, caller.end()));
-    }
-    let took = started.elapsed();
-    orchestrator.shut_down().await.context("shut down")?;
-    Ok((stages, ended, took))
+    Ok((driven, account))
 }
 
 /// What the back end holds of a run: our spans with exact times. Waits until all that the account says were exported

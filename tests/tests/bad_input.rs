@@ -72,7 +72,7 @@ fn trace_files() -> anyhow::Result<()> {
         (&[HEADER, "yesterday,1,1"].concat(), &["rows.csv", "line 3", "column 1", "yesterday"]),
         (&[HEADER, "2023-11-16 18:15:47,-5,1"].concat(), &["line 3", "column 21", "-5"]),
         (&[HEADER, "2023-11-16 18:15:47,5,0"].concat(), &["line 3", "column 23", "GeneratedTokens"]),
-        (&[HEADER, "2023-11-16 18:15:47,5"].concat(), &["line 3", "column 22"]),
+        (&[HEADER, "2023-11-16 18:15:47,5"].concat(), &["line 3", "GeneratedTokens"]),
         (&[HEADER, "2023-11-16 18:15:47,5,6,7"].concat(), &["line 3", "column 24"]),
         (&[HEADER, "2023-11-16 18:15:47,99999999999999999999,6"].concat(), &["line 3", "column 21"]),
     ];
@@ -148,6 +148,21 @@ fn a_stage_that_cannot_be_had() -> anyhow::Result<()> {
             let ended = end(&["demo", "--pipeline", "p.toml"], &[("p.toml", &pipeline)], &[])?;
             check(&ended, 1, expected).with_context(|| format!("{launch} by {connector}"))?;
         }
+    }
+    Ok(())
+}
+
+/// No place for the sockets, or one whose path is longer than a socket's may be.
+#[test]
+fn a_directory_for_sockets_that_cannot_be_had() -> anyhow::Result<()> {
+    for directory in ["no-such-directory".to_owned(), "long".repeat(30)] {
+        let run = Demo::default().run(&[])?;
+        let path = run.path().join(&directory);
+        if directory.starts_with("long") {
+            std::fs::create_dir(&path)?;
+        }
+        let ended = run.env("TMPDIR", &path.display().to_string()).end(WITHIN)?;
+        check(&ended, 1, &[&directory]).with_context(|| directory.clone())?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! | `report` | what a step can end as, the summary, the exit code |
 //! | `cargo_steps` | the steps that are cargo's own commands |
 //! | `checks` | the steps written here: toolchain, layout of the source, crate arrows, configuration files |
+//! | `demo` | the README's first command |
 //! | `end_to_end` | which back ends are there, and the tests that need them |
 //! | `cache`, `jaeger`, `collector`, `vllm_omni`, `cargo_deny` | tools built once, outside the checkout |
 //! | `conformance` | our schedulers held to vLLM-Omni's, with as many workloads as wanted |
@@ -21,6 +22,7 @@ mod checks;
 mod collector;
 mod command;
 mod conformance;
+mod demo;
 mod end_to_end;
 mod jaeger;
 mod plan;

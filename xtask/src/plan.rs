@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use cargo_metadata::{Metadata, MetadataCommand};
 
 use crate::report::{Report, Verdict};
-use crate::{cache, cargo_deny, cargo_steps, checks, collector, end_to_end, jaeger, vllm_omni};
+use crate::{cache, cargo_deny, cargo_steps, checks, collector, demo, end_to_end, jaeger, vllm_omni};
 
 /// One named check.
 pub(crate) struct Step {
@@ -46,6 +46,7 @@ pub(crate) const TEST: &[Step] = &[
         about: "files in collector-config agree, and their programs load them",
         run: checks::config_files::check,
     },
+    Step { name: "demo", about: "the README's first command, optimized", run: demo::check },
     Step { name: "e2e", about: "real stage processes against real back ends", run: end_to_end::check },
 ];
 

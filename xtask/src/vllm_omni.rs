@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 
 use crate::cache::{self, Tool};
 use crate::command;
@@ -148,15 +148,9 @@ fn build(root: &Path, pair: &Pair, folder: &Path) -> anyhow::Result<()> {
 /// Imports what the tests import, so that an environment that does not work is not kept.
 fn check_imports(python: &Path, pair: &Pair) -> anyhow::Result<()> {
     let mut import = Command::new(python);
-    import.args(["-c", "import vllm_omni.core.sched.omni_ar_scheduler, importlib.metadata as m; print(m.version('vllm-omni'))"]);
-    import.envs([("VLLM_TARGET_DEVICE", "cpu"), ("HF_HUB_OFFLINE", "1"), ("VLLM_LOGGING_LEVEL", "ERROR")]);
-    let version = command::output(&mut import)?;
-    ensure!(
-        version.lines().last().is_some_and(|line| line.trim() == pair.omni),
-        "the environment has vllm-omni {version:?}, not {}",
-        pair.omni
-    );
-    Ok(())
+    import.args(["-c", "import sys, importlib.metadata as m, vllm_omni.core.sched.omni_ar_scheduler\nsys.exit(m.version('vllm-omni') != sys.argv[1])", pair.omni]);
+    // What it cannot find, such as compiled kernels, it says at length; that matters only if it fails.
+    command::run_quietly(import.envs([("VLLM_TARGET_DEVICE", "cpu"), ("HF_HUB_OFFLINE", "1")]))
 }
 
 #[cfg(test)]

@@ -63,6 +63,7 @@ pub fn check_stage(stage: &StageTrace) -> anyhow::Result<()> {
             child.name
         );
     }
+    running(stage)?;
     match span.str("stagespan.split") {
         Some("measured") => split(stage),
         Some(_) => unsplit(stage),
@@ -93,6 +94,21 @@ fn split(stage: &StageTrace) -> anyhow::Result<()> {
         "`ready_queued` begins at {}, not {edge_ns}",
         ready_queued.start_ns
     );
+    Ok(())
+}
+
+/// Where there are spans of the running phases (`STAGESPAN_SPANS=phases`), they follow on the queued time without a gap.
+fn running(stage: &StageTrace) -> anyhow::Result<()> {
+    let mut at_ns = stage.span.start_ns + u64::try_from(stage.span.int("stagespan.queued_ns").unwrap_or(0))?;
+    for name in ["prefill", "decode"] {
+        let Some(phase) = stage.child(name) else { continue };
+        let length_ns = phase.int("stagespan.duration_ns");
+        let told_ns = stage.span.int(&format!("stagespan.{name}_ns"));
+        let truncated = phase.attributes.contains_key("stagespan.truncated");
+        ensure!(truncated || length_ns == told_ns, "`{name}` is {length_ns:?}, the stage says {told_ns:?}");
+        ensure!(phase.start_ns == at_ns, "`{name}` begins at {}, not {at_ns}", phase.start_ns);
+        at_ns += u64::try_from(length_ns.unwrap_or(0))?;
+    }
     Ok(())
 }
 
