@@ -15,7 +15,8 @@ pub struct Account {
     pub produced: u64,
     /// Accepted by the receiver.
     pub exported: u64,
-    /// Refused by the receiver one by one (OTLP partial success).
+    /// Refused by the receiver one by one: by an OTLP partial success, or alone, when a batch that
+    /// was called bad was searched for what is bad in it.
     pub rejected: u64,
     /// Lost on this side, by reason.
     pub dropped: Dropped,

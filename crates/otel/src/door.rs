@@ -3,7 +3,7 @@
 use std::str::FromStr as _;
 
 use opentelemetry::Context;
-use opentelemetry::baggage::BaggageExt as _;
+use opentelemetry::baggage::{BaggageExt as _, KeyValueMetadata};
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
 use opentelemetry::trace::{TraceContextExt as _, TraceState as SdkTraceState};
 use opentelemetry_sdk::propagation::BaggagePropagator;
@@ -15,7 +15,10 @@ use crate::context::{TraceState, TraceparentError, parse_traceparent};
 use crate::span::sdk_span_context;
 use crate::stage_headers::{TRACEPARENT, TRACESTATE};
 
-const BAGGAGE: &str = "baggage";
+mod b3;
+mod carrier;
+
+use carrier::{BAGGAGE, Carrier};
 
 /// Whose child the request is.
 pub(crate) struct Caller {
@@ -27,39 +30,14 @@ pub(crate) struct Caller {
     pub(crate) has_random_ids: bool,
 }
 
-/// The headers of interest.
-#[derive(Default)]
-struct Carrier<'h> {
-    traceparents: Vec<&'h str>,
-    tracestates: Vec<&'h str>,
-    baggage: Vec<&'h str>,
-}
-
-impl<'h> Carrier<'h> {
-    fn of(headers: impl IntoIterator<Item = (&'h str, &'h str)>) -> Self {
-        let mut carrier = Self::default();
-        for (name, value) in headers {
-            for (wanted, place) in [
-                (TRACEPARENT, &mut carrier.traceparents),
-                (TRACESTATE, &mut carrier.tracestates),
-                (BAGGAGE, &mut carrier.baggage),
-            ] {
-                if name.eq_ignore_ascii_case(wanted) {
-                    place.push(value.trim_matches([' ', '\t']));
-                }
-            }
-        }
-        carrier
-    }
-
-    fn traceparent(&self) -> Option<Result<SpanRef, TraceparentError>> {
-        match self.traceparents[..] {
-            [] => None,
-            [one] => Some(parse_traceparent(one)),
-            // Which of them is meant can't be told.
-            [..] => Some(Err(TraceparentError::Repeated)),
-        }
-    }
+/// What the headers of one format say.
+enum Said {
+    /// They aren't there.
+    Nothing,
+    /// They are malformed.
+    Malformed,
+    /// The caller's span.
+    Parent(SpanRef),
 }
 
 /// The process's active span, else what the headers say. The process's own variables are never
@@ -73,16 +51,9 @@ pub(crate) fn caller<'h>(
     let carrier = Carrier::of(headers);
     let with_baggage = |context: Context| {
         // Baggage stays in the request's own context; no stage is sent any.
-        if propagators.contains(&Propagator::Baggage) && !carrier.baggage.is_empty() {
-            let joined = carrier.baggage.join(",");
-            let baggage = BaggagePropagator::new().extract_with_context(&Context::new(), &OneHeader(&joined));
-            let entries: Vec<_> =
-                baggage.baggage().iter().map(|(k, (v, m))| (k.clone(), v.clone(), m.clone())).collect();
-            let entries =
-                entries.into_iter().map(|(k, v, m)| opentelemetry::baggage::KeyValueMetadata::new(k, v, m));
-            context.with_baggage(entries)
-        } else {
-            context
+        match carrier.joined(BAGGAGE) {
+            Some(baggage) if propagators.contains(&Propagator::Baggage) => add_baggage(context, &baggage),
+            _ => context,
         }
     };
     if current.span().span_context().is_valid() {
@@ -90,28 +61,12 @@ pub(crate) fn caller<'h>(
         let is_remote = current.span().span_context().is_remote();
         return Caller { context: with_baggage(current), is_remote, has_random_ids };
     }
-    let root = |context| Caller { context: with_baggage(context), is_remote: false, has_random_ids: true };
-    if !propagators.contains(&Propagator::TraceContext) {
-        return root(Context::new());
-    }
-    let parent = match carrier.traceparent() {
-        Some(Ok(parent)) => parent,
-        Some(Err(error)) => {
-            count(&counters.bad_context);
-            tracing::debug!(target: "stagespan", "a caller's traceparent is refused: {error}");
-            return root(Context::new());
-        }
-        None => {
-            count(&counters.missing_context);
-            return root(Context::new());
-        }
+    let Some((parent, format)) = parent(&carrier, propagators, counters) else {
+        return Caller { context: with_baggage(Context::new()), is_remote: false, has_random_ids: true };
     };
-    let tracestate = match TraceState::parse(&carrier.tracestates.join(",")) {
-        Ok(state) => state.and_then(|state| SdkTraceState::from_str(state.as_arc()).ok()).unwrap_or_default(),
-        Err(_) => {
-            count(&counters.bad_tracestate);
-            SdkTraceState::NONE
-        }
+    let tracestate = match format {
+        Propagator::TraceContext => tracestate(&carrier, counters),
+        _ => SdkTraceState::NONE,
     };
     let parent_context = sdk_span_context(&parent, true, tracestate);
     Caller {
@@ -119,6 +74,81 @@ pub(crate) fn caller<'h>(
         is_remote: true,
         has_random_ids: parent.flags & SpanRef::RANDOM != 0,
     }
+}
+
+/// The caller's span, and the format that told it: of several, the one that is named last, as
+/// where propagators run one after the other. What is missing or malformed is counted, once for a
+/// request that becomes a root.
+fn parent(
+    carrier: &Carrier<'_>,
+    propagators: &[Propagator],
+    counters: &LiveCounters,
+) -> Option<(SpanRef, Propagator)> {
+    let mut says_nothing = None;
+    for &propagator in propagators.iter().rev() {
+        let said = match propagator {
+            Propagator::TraceContext => said_by_w3c(carrier),
+            Propagator::B3 => said_by_b3(b3::single(carrier)),
+            Propagator::B3Multi => said_by_b3(b3::multi(carrier)),
+            Propagator::Baggage => continue,
+        };
+        match said {
+            Said::Parent(parent) => return Some((parent, propagator)),
+            Said::Malformed => says_nothing = Some(&counters.bad_context),
+            Said::Nothing => says_nothing = says_nothing.or(Some(&counters.missing_context)),
+        }
+    }
+    if let Some(counter) = says_nothing {
+        count(counter);
+    }
+    None
+}
+
+fn said_by_w3c(carrier: &Carrier<'_>) -> Said {
+    let parsed = match carrier.one(TRACEPARENT) {
+        Ok(None) => return Said::Nothing,
+        Ok(Some(text)) => parse_traceparent(text),
+        Err(carrier::Repeated) => Err(TraceparentError::Repeated),
+    };
+    match parsed {
+        Ok(parent) => Said::Parent(parent),
+        Err(error) => {
+            tracing::debug!(target: "stagespan", "a caller's traceparent is refused: {error}");
+            Said::Malformed
+        }
+    }
+}
+
+fn said_by_b3(read: Result<Option<SpanRef>, b3::Malformed>) -> Said {
+    match read {
+        Ok(None) => Said::Nothing,
+        Ok(Some(parent)) => Said::Parent(parent),
+        Err(b3::Malformed) => {
+            tracing::debug!(target: "stagespan", "a caller's b3 headers are refused");
+            Said::Malformed
+        }
+    }
+}
+
+/// A bad tracestate is dropped alone.
+fn tracestate(carrier: &Carrier<'_>, counters: &LiveCounters) -> SdkTraceState {
+    match TraceState::parse(&carrier.joined(TRACESTATE).unwrap_or_default()) {
+        Ok(state) => state.and_then(|state| SdkTraceState::from_str(state.as_arc()).ok()).unwrap_or_default(),
+        Err(_) => {
+            count(&counters.bad_tracestate);
+            SdkTraceState::NONE
+        }
+    }
+}
+
+fn add_baggage(context: Context, text: &str) -> Context {
+    let read = BaggagePropagator::new().extract_with_context(&Context::new(), &OneHeader(text));
+    let entries: Vec<_> = read
+        .baggage()
+        .iter()
+        .map(|(key, (value, metadata))| KeyValueMetadata::new(key.clone(), value.clone(), metadata.clone()))
+        .collect();
+    context.with_baggage(entries)
 }
 
 /// A carrier of one `baggage` header.

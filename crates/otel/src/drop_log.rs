@@ -3,19 +3,24 @@
 use std::time::{Duration, Instant};
 
 use crate::account::Account;
-use crate::report;
+use crate::report::LogLevel;
 
 const EVERY: Duration = Duration::from_secs(30);
 
 /// Remembers what has been said of losses.
 #[derive(Debug, Default)]
 pub(crate) struct DropLog {
+    log: LogLevel,
     said: u64,
     said_at: Option<Instant>,
     cause: Option<String>,
 }
 
 impl DropLog {
+    pub(crate) fn new(log: LogLevel) -> Self {
+        Self { log, ..Self::default() }
+    }
+
     /// Notes why spans were lost.
     pub(crate) fn cause(&mut self, message: &str) {
         if !message.is_empty() {
@@ -26,7 +31,7 @@ impl DropLog {
     /// Says what has been lost since the last line, if it is time.
     pub(crate) fn look(&mut self, account: &Account, now: Instant) {
         if let Some(line) = self.line(account, now) {
-            report::problem(&line);
+            self.log.problem(&line);
         }
     }
 

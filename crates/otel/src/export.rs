@@ -1,18 +1,24 @@
 //! From the bounded queue to the receiver.
 //!
 //! Producers push into [`Pipe`]'s queue and go on. One worker thread takes entries out, turns
-//! records into spans, groups them by resource and hands batches to a [`Transport`]; it owns
+//! records into spans, groups them by resource and hands batches to a [`transport::Transport`]; it owns
 //! retries, deadlines and the account. Nothing here runs until the first entry comes.
 
 mod batch;
+mod groups;
+mod grpc;
 mod http;
+mod isolation;
 mod json_file;
+mod outcome;
 mod pipe;
+mod receiver;
 mod retry;
 mod seen_ids;
 mod stdout;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tls;
 mod transport;
 mod worker;
 

@@ -17,7 +17,7 @@ use crate::config::{Activation, Config, Output, Propagator, Reading, RootSampler
 use crate::export::{Entry, FlushError, Opening, Pipe, Seed, TransportError};
 use crate::id_source::OsIds;
 use crate::processor::{IntoPipe, RequestTimings};
-use crate::report;
+use crate::span::limits;
 use crate::subscriber;
 
 /// How long a layer that is dropped without shutdown still exports in the background.
@@ -98,8 +98,9 @@ impl Layer {
     /// For a serving process, which tracing must never stop: says every finding on stderr and as a
     /// `tracing` event, and is off where the configuration or the output can't be used.
     pub fn start_or_off(reading: Reading, clock: Arc<dyn Clock>) -> Self {
+        let log = reading.log_level;
         for warning in &reading.warnings {
-            report::at_start(&warning.to_string());
+            log.problem_at_start(&warning.to_string());
         }
         let error = match reading.activation {
             Ok(Activation::Off(_)) => return Self::off(),
@@ -109,12 +110,24 @@ impl Layer {
             },
             Err(error) => error.to_string(),
         };
-        report::at_start(&format!("tracing is off: {error}"));
+        log.error_at_start(&format!("tracing is off: {error}"));
         Self::off()
     }
 
     pub(crate) fn with_opening(config: Config, opening: Opening, clock: Arc<dyn Clock>) -> Self {
-        let Config { output, service_name, resource, sampler, shape, detail, propagators, batch } = config;
+        let Config {
+            output,
+            service_name,
+            resource,
+            sampler,
+            shape,
+            detail,
+            propagators,
+            batch,
+            span_limits,
+            log_level: log,
+            long_wait: _,
+        } = config;
         let (attempt_timeout, output) = match output {
             Output::Otlp(otlp) => (otlp.timeout, TraceOutput::Receiver(otlp.printable_endpoint())),
             Output::Console => (None, TraceOutput::Console),
@@ -122,11 +135,13 @@ impl Layer {
         };
         let host_id = Arc::from(resource.host_id.as_str());
         let resource = Arc::new(resource);
-        let pipe = Pipe::new(Seed { opening, batch, attempt_timeout, resource, service_name });
+        let pipe =
+            Pipe::new(Seed { opening, batch, span_limits, log, attempt_timeout, resource, service_name });
         let timings = RequestTimings::default();
         let provider = SdkTracerProvider::builder()
             .with_sampler(sdk_sampler(sampler))
             .with_id_generator(OsIds)
+            .with_span_limits(limits::for_sdk(&span_limits))
             .with_span_processor(IntoPipe { pipe: Arc::clone(&pipe), timings: timings.clone() })
             .build();
         let tracer = provider.tracer_with_scope(crate::span::scope());

@@ -81,13 +81,14 @@ mod subscriber;
 pub use account::{Account, Counters, Dropped};
 pub use anchor_source::AnchorSource;
 pub use config::{
-    Activation, Config, ConfigError, Finding, OffReason, OtlpOutput, Output, Protocol, Reading, Secret,
-    Setting, Source, TraceShape,
+    Activation, Compression, Config, ConfigError, Finding, OffReason, OtlpOutput, Output, Protocol, Reading,
+    Secret, Setting, Source, TraceShape,
 };
 pub use context::TraceparentError;
 pub use environment::Environment;
 pub use export::{FlushError, TransportError};
 pub use join::{Join, JoinRefusal, check_join};
 pub use layer::{Layer, StartError, TraceOutput};
+pub use report::LogLevel;
 pub use request::{Assigned, Door, RequestOpening, RequestSpan, StageTarget};
 pub use stage_headers::{HeaderError, StageHeaders, is_reserved, strip_reserved};

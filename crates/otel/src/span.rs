@@ -17,6 +17,7 @@ use crate::attributes as name;
 use crate::id_source;
 use crate::resource::ResourceKey;
 
+pub(crate) mod limits;
 mod links;
 
 pub(crate) use links::{link_name, sdk_span_context, stage_link};

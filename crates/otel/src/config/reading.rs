@@ -6,17 +6,22 @@ use std::path::PathBuf;
 use stagespan_model::Detail;
 
 use super::finding::{ConfigError, Finding, Setting, Source};
-use super::{Config, Output, Propagator, TraceShape};
+use super::{Config, LONG_WAIT, Output, TraceShape};
 use crate::environment::Environment;
+use crate::report::LogLevel;
 use crate::resource;
 
 mod batch;
 mod list;
+mod log_level;
 mod otlp;
+mod propagators;
 mod reader;
 mod resource_attributes;
 mod sampler;
 mod service;
+mod span_limits;
+mod unsupported;
 
 pub(crate) use otlp::mask;
 pub(crate) use resource_attributes::resource_attributes;
@@ -25,7 +30,6 @@ use reader::Reader;
 
 const SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
 const TRACES_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
-const PROPAGATORS: &str = "OTEL_PROPAGATORS";
 const TRACE_SHAPE: &str = "STAGESPAN_TRACE_SHAPE";
 const SPANS: &str = "STAGESPAN_SPANS";
 
@@ -38,6 +42,8 @@ pub struct Reading {
     pub warnings: Vec<Finding>,
     /// Every value in force, in the order in which people look for them. Secrets are masked.
     pub settings: Vec<Setting>,
+    /// How much the layer says of itself, also where the rest can't be used.
+    pub log_level: LogLevel,
 }
 
 /// Whether the layer is to be on.
@@ -121,8 +127,10 @@ impl Config {
             [TraceShape::Auto, TraceShape::Linked, TraceShape::Joined].map(|s| (s.as_str(), s)),
         );
         let detail = reader.one_of(SPANS, "spans", [("waits", Detail::Waits), ("phases", Detail::Phases)]);
-        let propagators = propagators(&mut reader);
+        let propagators = propagators::read(&mut reader);
         let batch = batch::read(&mut reader);
+        let span_limits = span_limits::read(&mut reader);
+        unsupported::warn(&mut reader);
         let resource = resource::detect_process(reader.environment());
         let activation = output.map(|output| {
             Activation::On(Box::new(Self {
@@ -134,6 +142,9 @@ impl Config {
                 detail,
                 propagators,
                 batch,
+                span_limits,
+                log_level: reader.log_level(),
+                long_wait: Some(LONG_WAIT),
             }))
         });
         // Without an output the reader holds the error that says why.
@@ -182,36 +193,6 @@ fn exporter(reader: &mut Reader<'_>) -> Exporter {
             Exporter::Otlp
         }
     }
-}
-
-fn propagators(reader: &mut Reader<'_>) -> Vec<Propagator> {
-    let names = reader.list(PROPAGATORS);
-    if names.is_empty() {
-        let default = vec![Propagator::TraceContext, Propagator::Baggage];
-        reader.set("propagators", "tracecontext,baggage", Source::Default);
-        return default;
-    }
-    let mut propagators = Vec::new();
-    for name in &names {
-        match name.as_str() {
-            "tracecontext" => propagators.push(Propagator::TraceContext),
-            "baggage" => propagators.push(Propagator::Baggage),
-            "none" if names.len() == 1 => {}
-            "none" => reader.warn(PROPAGATORS, "has none beside others", "none is left out"),
-            "b3" | "b3multi" | "jaeger" | "xray" | "ottrace" => {
-                reader.warn(
-                    PROPAGATORS,
-                    &format!("names {name}, which is not supported"),
-                    "left out; use tracecontext",
-                );
-            }
-            _ => reader.warn(PROPAGATORS, &format!("names {name:?}, which is unknown"), "left out"),
-        }
-    }
-    let in_force: Vec<_> = propagators.iter().map(|p| p.as_str()).collect();
-    let in_force = if in_force.is_empty() { "none".to_owned() } else { in_force.join(",") };
-    reader.set("propagators", &in_force, Source::Variable(PROPAGATORS.to_owned()));
-    propagators
 }
 
 #[cfg(test)]

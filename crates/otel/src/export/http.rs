@@ -1,140 +1,126 @@
-//! OTLP over HTTP: opentelemetry-otlp encodes, a client of ours sends and reads every answer.
+//! OTLP over HTTP.
 
-use std::mem;
-use std::sync::Arc;
-use std::time::Duration;
+use std::io::{self, Read as _, Write as _};
+use std::time::{Duration, SystemTime};
 
-use ::http::{HeaderMap, HeaderName, HeaderValue};
-use opentelemetry_otlp::{Protocol, RetryPolicy, WithExportConfig as _, WithHttpConfig as _};
-use opentelemetry_sdk::trace::SpanExporter as _;
-use rustls::ClientConfig;
-use rustls::crypto::ring;
+use ::http::HeaderMap;
+use ::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use prost::Message as _;
+use reqwest::Url;
+use reqwest::blocking::{Client, Response};
 
-use crate::config::OtlpOutput;
-
-use super::transport::{Batch, Outcome, OutcomeKind, Transport, TransportError};
+use super::batch::Batch;
+use super::outcome::{Outcome, OutcomeKind, chain};
+use super::receiver::{Receiver, Secrets, USER_AGENT};
+use super::transport::{Transport, TransportError};
+use crate::config::Compression;
 
 mod answer;
-mod inspecting_client;
 
-use inspecting_client::InspectingClient;
+use answer::Answer;
 
-/// A receiver whose address and headers have been checked.
-pub(crate) struct HttpOpening {
-    endpoint: reqwest::Url,
-    headers: HeaderMap,
-}
+/// What is read of an answer's body, at most. A partial success is a few hundred bytes.
+const BODY_MAX_BYTES: u64 = 64 * 1024;
 
-impl HttpOpening {
-    /// # Errors
-    /// An address that isn't `http(s)://` with a host, or a header that HTTP doesn't allow.
-    pub(super) fn check(output: &OtlpOutput) -> Result<Self, TransportError> {
-        let refuse = |why: String| Err(TransportError::Receiver(why));
-        let endpoint = match reqwest::Url::parse(&output.endpoint) {
-            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => url,
-            // The address is left out: it may hold a password.
-            _ => return refuse("the receiver's address is not http://host… or https://host…".to_owned()),
-        };
-        let mut headers = HeaderMap::new();
-        for (name, value) in &output.headers {
-            let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
-                return refuse(format!("{name:?} can't be the name of an export header"));
-            };
-            let Ok(mut value) = HeaderValue::from_str(value.reveal()) else {
-                return refuse(format!(
-                    "the value of export header {name:?} has characters that no header may have"
-                ));
-            };
-            value.set_sensitive(true);
-            headers.insert(header, value);
-        }
-        Ok(Self { endpoint, headers })
-    }
-}
-
-/// TLS with the ring provider, named here: the default client fails, for http:// too, as soon as
-/// any crate of the program turns reqwest's provider off.
-fn tls(endpoint: &reqwest::Url) -> Result<ClientConfig, rustls::Error> {
-    use rustls_platform_verifier::BuilderVerifierExt as _;
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?;
-    if endpoint.scheme() == "https" {
-        Ok(builder.with_platform_verifier()?.with_no_client_auth())
-    } else {
-        // No certificate is ever checked on http://; the system's roots need not be readable.
-        Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
-    }
-}
-
-/// The exporter encodes a batch once; its client keeps the bytes, so that a retry sends the same.
+/// Posts batches, and reads every answer.
 pub(super) struct HttpTransport {
-    client: Arc<InspectingClient>,
-    exporter: opentelemetry_otlp::SpanExporter,
-}
-
-/// Stands in for an answer's client, since the exporter takes a value that is only a client.
-#[derive(Debug)]
-struct Shared(Arc<InspectingClient>);
-
-#[async_trait::async_trait]
-impl opentelemetry_http::HttpClient for Shared {
-    async fn send_bytes(
-        &self,
-        request: opentelemetry_http::Request<opentelemetry_http::Bytes>,
-    ) -> Result<opentelemetry_http::Response<opentelemetry_http::Bytes>, opentelemetry_http::HttpError> {
-        self.0.take_from_exporter(request)
-    }
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+    compression: Compression,
+    secrets: Secrets,
 }
 
 impl HttpTransport {
     /// Opens no connection yet. Must run on a thread outside any async runtime.
-    pub(super) fn open(opening: HttpOpening) -> Result<Self, TransportError> {
-        let HttpOpening { endpoint, headers } = opening;
-        let failed =
-            |error: String| TransportError::Receiver(format!("the HTTP client can't start: {error}"));
-        let tls = tls(&endpoint).map_err(|error| failed(error.to_string()))?;
-        let http = reqwest::blocking::Client::builder()
+    pub(super) fn open(receiver: Receiver) -> Result<Self, TransportError> {
+        let Receiver { url, mut headers, compression, tls, connect_timeout, secrets } = receiver;
+        let client = Client::builder()
             .tls_backend_preconfigured(tls)
+            .connect_timeout(connect_timeout)
             // Each request has its own; the client's default of 30 s would cut a longer one short.
             .timeout(None)
             // A redirected POST would go on as a GET without its spans.
             .redirect(reqwest::redirect::Policy::none())
+            .user_agent(USER_AGENT)
             .build()
-            .map_err(|error| failed(error.to_string()))?;
-        let client = Arc::new(InspectingClient::new(http, endpoint.clone(), headers));
-        // The exporter reads the process's variables too. All that it could find there is
-        // overruled: the client rewrites address and headers, and retries are the worker's.
-        let exporter = opentelemetry_otlp::SpanExporter::builder()
-            .with_http()
-            .with_http_client(Shared(Arc::clone(&client)))
-            .with_endpoint(endpoint.as_str())
-            .with_protocol(Protocol::HttpBinary)
-            .with_timeout(Duration::MAX)
-            .with_retry_policy(RetryPolicy::disabled())
-            .build()
-            .map_err(|error| failed(error.to_string()))?;
-        Ok(Self { client, exporter })
+            .map_err(|error| TransportError::Receiver(format!("the HTTP client can't start: {error}")))?;
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+        if compression != Compression::None {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static(compression.as_str()));
+        }
+        Ok(Self { client, url, headers, compression, secrets })
+    }
+
+    fn read(&self, response: Response, len: u64) -> Outcome {
+        let status = response.status();
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| answer::retry_after(value, SystemTime::now()));
+        let mut body = Vec::new();
+        match response.take(BODY_MAX_BYTES).read_to_end(&mut body) {
+            Ok(_) => answer::outcome(Answer { status, retry_after, body: &body }, len, &self.secrets),
+            Err(error) if is_timeout(&error) => {
+                Outcome::lost(OutcomeKind::Failed, format!("no whole answer in time, after status {status}"))
+            }
+            // The status is the answer; without its body a partial success stays unknown.
+            Err(_) => answer::outcome(Answer { status, retry_after, body: &[] }, len, &self.secrets),
+        }
     }
 }
 
 impl Transport for HttpTransport {
     fn send(&mut self, batch: &mut Batch, within: Option<Duration>) -> Outcome {
-        if let Some(request) = &batch.encoded {
-            return self.client.post(request.clone(), batch.len, within);
+        let compression = self.compression;
+        let body = match batch.bytes(|message| compress(compression, message.encode_to_vec())) {
+            Ok(body) => body,
+            Err(error) => {
+                return Outcome::lost(OutcomeKind::Failed, format!("the batch can't be compressed: {error}"));
+            }
+        };
+        let mut post = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
+        if let Some(within) = within {
+            post = post.timeout(within);
         }
-        self.exporter.set_resource(&batch.resource);
-        let spans = mem::take(&mut batch.spans);
-        // The client answers at once and keeps the request: nothing is sent in here.
-        let exported = futures_executor::block_on(self.exporter.export(spans));
-        match self.client.encoded() {
-            Some(request) => {
-                batch.encoded = Some(request.clone());
-                self.client.post(request, batch.len, within)
-            }
-            None => {
-                let why = exported.err().map_or_else(String::new, |error| error.to_string());
-                Outcome::lost(OutcomeKind::Failed, format!("the batch can't be encoded: {why}"))
-            }
+        match post.send() {
+            Ok(response) => self.read(response, batch.len()),
+            Err(error) => failure(error),
         }
     }
+}
+
+fn compress(compression: Compression, message: Vec<u8>) -> io::Result<Vec<u8>> {
+    match compression {
+        Compression::None => Ok(message),
+        Compression::Gzip => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(&message)?;
+            encoder.finish()
+        }
+        Compression::Zstd => zstd::bulk::compress(&message, zstd::DEFAULT_COMPRESSION_LEVEL),
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<reqwest::Error>());
+    error.kind() == io::ErrorKind::TimedOut || inner.is_some_and(reqwest::Error::is_timeout)
+}
+
+/// What to make of a request that got no answer.
+fn failure(error: reqwest::Error) -> Outcome {
+    // The address may hold a password.
+    let error = error.without_url();
+    let kind = if error.is_connect() {
+        // It never got there.
+        OutcomeKind::Retryable
+    } else if error.is_timeout() || error.is_builder() {
+        // The receiver may have taken it, and would count it twice.
+        OutcomeKind::Failed
+    } else {
+        // The connection ended without an answer: OTLP asks to send again.
+        OutcomeKind::Retryable
+    };
+    Outcome::lost(kind, chain(&error))
 }

@@ -2,14 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
-use std::mem;
 use std::path::Path;
 use std::time::Duration;
 
-use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
-use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
-
-use super::transport::{Batch, Outcome, OutcomeKind, Transport};
+use super::batch::Batch;
+use super::outcome::{Outcome, OutcomeKind};
+use super::transport::Transport;
 
 const HEAD: &[u8] = b"{\"resourceSpans\":[";
 const TAIL: &[u8] = b"\n]}\n";
@@ -50,12 +48,11 @@ impl JsonFile {
 
 impl Transport for JsonFile {
     fn send(&mut self, batch: &mut Batch, _within: Option<Duration>) -> Outcome {
-        let resource = ResourceAttributesWithSchema::from(&batch.resource);
-        let groups = group_spans_by_resource_and_scope(mem::take(&mut batch.spans), &resource);
-        let items: Result<Vec<_>, _> = groups.iter().map(serde_json::to_vec).collect();
+        let items: Result<Vec<_>, _> =
+            batch.message().resource_spans.iter().map(serde_json::to_vec).collect();
         let written = items.map_err(io::Error::from).and_then(|items| self.append(&items));
         match written {
-            Ok(()) => Outcome::delivered(batch.len, 0, ""),
+            Ok(()) => Outcome::delivered(batch.len(), 0, ""),
             Err(error) => Outcome::lost(OutcomeKind::Failed, format!("trace file: {error}")),
         }
     }

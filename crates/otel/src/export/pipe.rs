@@ -11,6 +11,7 @@ use stagespan_model::StageRecord;
 
 use super::worker::{self, Seed};
 use crate::account::{DropReason, Ledger};
+use crate::report::LogLevel;
 
 /// What producers hand over.
 #[derive(Debug)]
@@ -89,6 +90,7 @@ pub(crate) struct Pipe {
     signalled: AtomicBool,
     closed: AtomicBool,
     worker: OnceLock<Option<Thread>>,
+    log: LogLevel,
     seed: Mutex<Option<Seed>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -98,6 +100,7 @@ impl Pipe {
     pub(crate) fn new(seed: Seed) -> Arc<Self> {
         let queue_entries = seed.batch.queue_entries.max(1);
         // Most stages become three spans. Half a queue leaves producers room while the worker wakes.
+        let log = seed.log;
         let wake_at = (seed.batch.export_batch_spans / 3).min(queue_entries / 2).max(1);
         Arc::new(Self {
             queue: ArrayQueue::new(queue_entries),
@@ -106,6 +109,7 @@ impl Pipe {
             signalled: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             worker: OnceLock::new(),
+            log,
             seed: Mutex::new(Some(seed)),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -152,7 +156,7 @@ impl Pipe {
             Ok(handle) => Some(handle.thread().clone()),
             Err(error) => {
                 // Nothing is exported then; the queue fills, and what comes after is counted.
-                crate::report::problem(&format!("the export thread can't be started: {error}"));
+                self.log.problem(&format!("the export thread can't be started: {error}"));
                 None
             }
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::transport::{Outcome, OutcomeKind};
+use super::outcome::{Outcome, OutcomeKind};
 
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const DELAY_MAX: Duration = Duration::from_secs(5);
@@ -16,6 +16,8 @@ pub(crate) enum Next {
     Done,
     /// Send it again after this time.
     RetryIn(Duration),
+    /// Look for what is bad in it.
+    Split,
     /// Count it as lost.
     GiveUp,
 }
@@ -28,6 +30,7 @@ pub(crate) enum Next {
 pub(crate) fn next(outcome: &Outcome, attempt: u32, left: Option<Duration>, chance: f64) -> Next {
     match outcome.kind {
         OutcomeKind::Delivered => return Next::Done,
+        OutcomeKind::Bad => return Next::Split,
         OutcomeKind::Failed => return Next::GiveUp,
         OutcomeKind::Retryable => {}
     }
@@ -59,7 +62,8 @@ mod tests {
         let in_ms = |n| Next::RetryIn(ms(n));
         let table = [
             (Outcome::delivered(3, 1, ""), 1, Some(ms(0)), Next::Done),
-            (Outcome::lost(OutcomeKind::Failed, "400"), 1, None, Next::GiveUp),
+            (Outcome::lost(OutcomeKind::Bad, "400"), 1, None, Next::Split),
+            (Outcome::lost(OutcomeKind::Failed, "401"), 1, None, Next::GiveUp),
             (retryable(None), 1, Some(ms(10_000)), in_ms(100)),
             (retryable(None), 2, Some(ms(10_000)), in_ms(200)),
             (retryable(None), 30, Some(ms(10_000)), in_ms(2_500)),

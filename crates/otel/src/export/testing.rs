@@ -1,12 +1,13 @@
 //! A transport that keeps what it is sent, for tests.
 
-use std::mem;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use opentelemetry_sdk::trace::SpanData;
 
-use super::transport::{Batch, Opening, Outcome, Transport};
+use super::batch::Batch;
+use super::outcome::Outcome;
+use super::transport::{Opening, Transport};
 
 /// What was sent.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +21,8 @@ impl Collected {
 
 impl Transport for Collected {
     fn send(&mut self, batch: &mut Batch, _within: Option<Duration>) -> Outcome {
-        self.0.lock().unwrap().extend(mem::take(&mut batch.spans));
-        Outcome::delivered(batch.len, 0, "")
+        self.0.lock().unwrap().extend(batch.take_spans().unwrap().1);
+        Outcome::delivered(batch.len(), 0, "")
     }
 }
 

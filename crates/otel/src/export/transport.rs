@@ -3,86 +3,27 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::SpanData;
+use crate::config::{Output, Protocol};
 
-use crate::config::Output;
-
+use super::batch::Batch;
+use super::grpc::GrpcTransport;
 use super::http::HttpTransport;
 use super::json_file::JsonFile;
+use super::outcome::Outcome;
+use super::receiver::Receiver;
 use super::stdout::Stdout;
-
-/// Spans of one resource, on their way.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    /// Their resource.
-    pub(crate) resource: Resource,
-    /// The spans, until a transport has encoded them.
-    pub(crate) spans: Vec<SpanData>,
-    /// How many spans there are; stays when they have been encoded.
-    pub(crate) len: u64,
-    /// What the transport made of them, so that a retry sends the same bytes.
-    pub(crate) encoded: Option<opentelemetry_http::Request<opentelemetry_http::Bytes>>,
-}
-
-impl Batch {
-    pub(crate) fn new(resource: Resource, spans: Vec<SpanData>) -> Self {
-        let len = spans.len() as u64;
-        Self { resource, spans, len, encoded: None }
-    }
-}
-
-/// What became of one attempt to send a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    /// Spans that the receiver took.
-    pub(crate) accepted: u64,
-    /// Spans that the receiver refused one by one.
-    pub(crate) rejected: u64,
-    /// How long the receiver asks to be left alone.
-    pub(crate) retry_after: Option<Duration>,
-    /// What to do about it.
-    pub(crate) kind: OutcomeKind,
-    /// What happened, for the log. Never a header, never a body.
-    pub(crate) message: String,
-}
-
-/// What to do after an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutcomeKind {
-    /// Nothing: accepted, but for the rejected ones.
-    Delivered,
-    /// Try again: the receiver can't have taken the batch, or says that it may be sent again.
-    Retryable,
-    /// Give up: the receiver would refuse it again, or may have taken it.
-    Failed,
-}
-
-impl Outcome {
-    /// All but `rejected` of a batch were taken. A receiver that claims to have rejected more than
-    /// it got has rejected all.
-    pub(crate) fn delivered(len: u64, rejected: u64, message: impl Into<String>) -> Self {
-        let rejected = rejected.min(len);
-        let accepted = len - rejected;
-        Self { accepted, rejected, retry_after: None, kind: OutcomeKind::Delivered, message: message.into() }
-    }
-
-    /// None was taken.
-    pub(crate) fn lost(kind: OutcomeKind, message: impl Into<String>) -> Self {
-        Self { accepted: 0, rejected: 0, retry_after: None, kind, message: message.into() }
-    }
-}
 
 /// Takes batches somewhere. Lives on the worker's thread alone.
 pub(crate) trait Transport {
-    /// Makes one attempt, in no longer than `within` (`None`: no limit). The first attempt may
-    /// take the spans out of the batch, if it leaves what later ones need in `encoded`.
+    /// Makes one attempt, in no longer than `within` (`None`: no limit). A later attempt with the
+    /// same batch sends the same bytes.
     fn send(&mut self, batch: &mut Batch, within: Option<Duration>) -> Outcome;
 }
 
 /// What is needed to open a transport, checked beforehand.
 pub(crate) enum Opening {
-    Http(Box<super::http::HttpOpening>),
+    Http(Box<Receiver>),
+    Grpc(Box<Receiver>),
     Stdout,
     JsonFile(JsonFile),
     /// For tests: whatever they want to see sent.
@@ -101,16 +42,32 @@ pub enum TransportError {
         /// Why.
         error: std::io::Error,
     },
+    /// A file for TLS can't be used.
+    #[error("{variable} names {path:?}, {problem}; give a PEM file that this user can read")]
+    TlsFile {
+        /// The variable for which the file is meant.
+        variable: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The receiver's address, or a header of ours to it, is refused.
     #[error("{0}")]
     Receiver(String),
 }
 
 impl Opening {
-    /// Checks the output. Opens a file, but no connection.
+    /// Checks the output. Opens and reads files, but no connection.
     pub(crate) fn check(output: &Output) -> Result<Self, TransportError> {
         Ok(match output {
-            Output::Otlp(otlp) => Self::Http(Box::new(super::http::HttpOpening::check(otlp)?)),
+            Output::Otlp(otlp) => {
+                let receiver = Box::new(Receiver::check(otlp)?);
+                match otlp.protocol {
+                    Protocol::HttpProtobuf => Self::Http(receiver),
+                    Protocol::Grpc => Self::Grpc(receiver),
+                }
+            }
             Output::Console => Self::Stdout,
             Output::OtlpJsonFile(path) => Self::JsonFile(
                 JsonFile::create(path).map_err(|error| TransportError::File { path: path.clone(), error })?,
@@ -121,7 +78,8 @@ impl Opening {
     /// Opens the transport, on the thread that will use it.
     pub(crate) fn open(self) -> Result<Box<dyn Transport>, TransportError> {
         Ok(match self {
-            Self::Http(opening) => Box::new(HttpTransport::open(*opening)?),
+            Self::Http(receiver) => Box::new(HttpTransport::open(*receiver)?),
+            Self::Grpc(receiver) => Box::new(GrpcTransport::open(*receiver)?),
             Self::Stdout => Box::new(Stdout),
             Self::JsonFile(file) => Box::new(file),
             #[cfg(test)]

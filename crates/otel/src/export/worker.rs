@@ -10,17 +10,21 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SpanData;
 use stagespan_model::StageResource;
 
-use super::batch::Groups;
+use super::batch::Batch;
+use super::groups::Groups;
+use super::isolation::{Search, Verdict};
+use super::outcome::{Outcome, OutcomeKind};
 use super::pipe::{Entry, Pipe, Wake};
 use super::retry::{self, Next};
 use super::seen_ids::SeenIds;
-use super::transport::{Batch, Opening, Outcome, OutcomeKind, Transport};
+use super::transport::{Opening, Transport};
 use crate::account::{DropReason, count};
-use crate::config::BatchLimits;
+use crate::config::{BatchLimits, SpanLimits};
 use crate::drop_log::DropLog;
 use crate::id_source;
+use crate::report::LogLevel;
 use crate::resource::ResourceKey;
-use crate::span;
+use crate::span::{self, limits};
 
 /// Entries taken out of the queue at once.
 const CHUNK: usize = 64;
@@ -33,6 +37,8 @@ const RESOURCES_MAX: usize = 256;
 pub(crate) struct Seed {
     pub(crate) opening: Opening,
     pub(crate) batch: BatchLimits,
+    pub(crate) span_limits: SpanLimits,
+    pub(crate) log: LogLevel,
     /// The longest that one attempt may take.
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) resource: Arc<StageResource>,
@@ -51,12 +57,14 @@ pub(super) fn run(pipe: &Arc<Pipe>, seed: Seed) {
     let _exit = Exit(pipe);
     // An export must not trace itself.
     let _suppressed = Context::enter_telemetry_suppressed_scope();
-    let Seed { opening, batch, attempt_timeout, resource, service_name } = seed;
-    let transport = opening.open().map_err(|error| crate::report::problem(&error.to_string())).ok();
+    let Seed { opening, batch, span_limits, log, attempt_timeout, resource, service_name } = seed;
+    let transport = opening.open().map_err(|error| log.problem(&error.to_string())).ok();
     let mut worker = Worker {
         pipe,
         transport,
         batch,
+        span_limits,
+        log,
         attempt_timeout,
         resource,
         service_name,
@@ -65,7 +73,8 @@ pub(super) fn run(pipe: &Arc<Pipe>, seed: Seed) {
         seen_ids: SeenIds::default(),
         scope: span::scope(),
         throttled_until: None,
-        drop_log: DropLog::default(),
+        may_halve: true,
+        drop_log: DropLog::new(log),
     };
     worker.run();
 }
@@ -73,11 +82,21 @@ pub(super) fn run(pipe: &Arc<Pipe>, seed: Seed) {
 /// Shutdown has settled what the worker holds; it has nothing left to do.
 struct Abandoned;
 
+/// Why a batch was not delivered.
+enum Undelivered {
+    /// The receiver calls it bad.
+    Bad,
+    /// It is lost.
+    Lost(DropReason),
+}
+
 struct Worker<'p> {
     pipe: &'p Pipe,
     /// `None` if it could not be opened: everything fails then, and is counted.
     transport: Option<Box<dyn Transport>>,
     batch: BatchLimits,
+    span_limits: SpanLimits,
+    log: LogLevel,
     attempt_timeout: Option<Duration>,
     resource: Arc<StageResource>,
     service_name: String,
@@ -86,6 +105,8 @@ struct Worker<'p> {
     seen_ids: SeenIds,
     scope: InstrumentationScope,
     throttled_until: Option<Instant>,
+    /// Whether a refused batch is worth searching for what is bad in it.
+    may_halve: bool,
     drop_log: DropLog,
 }
 
@@ -139,7 +160,7 @@ impl Worker<'_> {
                 match span::spans_of(record, &self.scope) {
                     Ok(stage) => self.groups.add(stage.resource, stage.spans),
                     Err(error) => {
-                        tracing::debug!(target: "stagespan", %error, "a stage's times can't be expressed");
+                        self.log.detail(format_args!("a stage's times can't be expressed: {error}"));
                         self.pipe.settle(spans, |ledger| ledger.dropped(spans, DropReason::Invalid));
                     }
                 }
@@ -153,13 +174,48 @@ impl Worker<'_> {
         }
     }
 
-    /// Sends one batch, with all of its retries, and settles it.
-    fn deliver(&mut self, key: ResourceKey, spans: Vec<SpanData>) {
-        let mut batch = Batch::new(self.exported_resource(key), spans);
-        let len = batch.len;
+    /// Sends one batch and settles it. Of a batch that is called bad, only the bad spans are lost.
+    fn deliver(&mut self, key: ResourceKey, mut spans: Vec<SpanData>) {
+        for span in &mut spans {
+            limits::apply(&self.span_limits, span);
+        }
+        let whole = Batch::new(self.exported_resource(key), spans);
         let began = Instant::now();
+        let mut search = Search::new(whole.len(), self.may_halve);
+        let mut parts = vec![whole];
+        while let Some(mut part) = parts.pop() {
+            let len = part.len();
+            let undelivered = match self.send(&mut part, began) {
+                Ok(outcome) => {
+                    search.accepted();
+                    self.settle_delivered(&outcome);
+                    continue;
+                }
+                Err(Undelivered::Bad) => match search.refused(len) {
+                    Verdict::Halve => match part.halves() {
+                        Some([first, second]) => {
+                            parts.extend([second, first]);
+                            continue;
+                        }
+                        None => DropReason::ExportFailed,
+                    },
+                    Verdict::Reject => {
+                        self.pipe.settle(len, |ledger| ledger.delivered(0, len));
+                        continue;
+                    }
+                    Verdict::GiveUp => DropReason::ExportFailed,
+                },
+                Err(Undelivered::Lost(reason)) => reason,
+            };
+            self.pipe.settle(len, |ledger| ledger.dropped(len, undelivered));
+        }
+        self.may_halve = search.next_may_halve(self.may_halve);
+    }
+
+    /// Sends one batch, with all of its retries.
+    fn send(&mut self, batch: &mut Batch, began: Instant) -> Result<Outcome, Undelivered> {
         let mut attempt = 0;
-        let reason = loop {
+        loop {
             let limits = Limits {
                 batch_at: self.batch.export_timeout.and_then(|timeout| began.checked_add(timeout)),
                 closing_at: self.pipe.closing_at(),
@@ -169,7 +225,7 @@ impl Worker<'_> {
                 && !wait.is_zero()
             {
                 if limits.left(now).is_some_and(|left| wait >= left) {
-                    break limits.reason();
+                    return Err(Undelivered::Lost(limits.reason()));
                 }
                 self.pipe.pause(wait);
                 continue;
@@ -177,33 +233,35 @@ impl Worker<'_> {
             self.throttled_until = None;
             let left = limits.left(now);
             if left.is_some_and(|left| left.is_zero()) {
-                break limits.reason();
+                return Err(Undelivered::Lost(limits.reason()));
             }
             attempt += 1;
             let within = [left, self.attempt_timeout].into_iter().flatten().min();
-            let outcome = self.attempt(&mut batch, within);
+            let outcome = self.attempt(batch, within);
             let now = Instant::now();
             if let Some(wish) = outcome.retry_after {
                 self.throttled_until = now.checked_add(wish.min(THROTTLE_MAX));
             }
-            match retry::next(&outcome, attempt, limits.left(now), chance()) {
-                Next::Done => {
-                    self.settle_delivered(&outcome);
-                    return;
-                }
-                Next::RetryIn(delay) => {
-                    tracing::debug!(target: "stagespan", attempt, ?delay, "export failed: {}", outcome.message);
-                    self.pipe.pause(delay);
+            let next = retry::next(&outcome, attempt, limits.left(now), chance());
+            if !matches!(next, Next::Done) {
+                self.log.detail(format_args!("export attempt {attempt}: {}", outcome.message));
+            }
+            match next {
+                Next::Done => return Ok(outcome),
+                Next::RetryIn(delay) => self.pipe.pause(delay),
+                Next::Split => {
+                    self.drop_log.cause(&outcome.message);
+                    return Err(Undelivered::Bad);
                 }
                 Next::GiveUp => {
                     self.drop_log.cause(&outcome.message);
                     // Whatever the receiver would take later, shutdown doesn't wait for.
                     let cut_short = outcome.kind == OutcomeKind::Retryable && limits.closing_at.is_some();
-                    break if cut_short { DropReason::Shutdown } else { DropReason::ExportFailed };
+                    let reason = if cut_short { DropReason::Shutdown } else { DropReason::ExportFailed };
+                    return Err(Undelivered::Lost(reason));
                 }
             }
-        };
-        self.pipe.settle(len, |ledger| ledger.dropped(len, reason));
+        }
     }
 
     fn settle_delivered(&mut self, outcome: &Outcome) {

@@ -9,6 +9,7 @@ use opentelemetry::trace::SpanKind;
 use opentelemetry_sdk::trace::SpanData;
 use stagespan_model::{Clock as _, ManualClock, StageResource};
 
+mod caller;
 mod scope;
 
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -81,83 +82,22 @@ fn off_is_off() {
     assert_eq!(Layer::off().stats(), crate::Account::default());
 }
 
-/// Headers → parent, kind, tracestate, flags, and what is counted.
 #[test]
-fn whose_child_a_request_is() {
-    type Row =
-        (&'static [(&'static str, &'static str)], Option<&'static str>, &'static str, u8, &'static str);
-    let table: &[Row] = &[
-        (&[], None, "", 3, "missing_context"),
-        (&[("traceparent", CALLER)], Some(CALLER_TRACE), "", 1, ""),
-        (&[("Traceparent", CALLER)], Some(CALLER_TRACE), "", 1, ""),
-        (
-            &[("TRACEPARENT", " 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-03 ")],
-            Some(CALLER_TRACE),
-            "",
-            3,
-            "",
-        ),
-        (&[("traceparent", CALLER), ("TraceState", "a=1,b=2")], Some(CALLER_TRACE), "a=1,b=2", 1, ""),
-        (
-            &[("traceparent", CALLER), ("tracestate", "a=1"), ("tracestate", "b=2")],
-            Some(CALLER_TRACE),
-            "a=1,b=2",
-            1,
-            "",
-        ),
-        (&[("traceparent", CALLER), ("tracestate", "A")], Some(CALLER_TRACE), "", 1, "bad_tracestate"),
-        // No tracestate without its traceparent.
-        (&[("tracestate", "a=1")], None, "", 3, "missing_context"),
-        (&[("traceparent", CALLER), ("traceparent", CALLER)], None, "", 3, "bad_context"),
-        (&[("traceparent", "00-1-1-01")], None, "", 3, "bad_context"),
-        (
-            &[("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-")],
-            None,
-            "",
-            3,
-            "bad_context",
-        ),
-        // Another's header names are no context.
-        (&[("b3", "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-1")], None, "", 3, "missing_context"),
-    ];
-    for (headers, parent, tracestate, flags, counted) in table {
-        let bench = Bench::new(|_| {});
-        bench.open(headers).end();
-        let [span] = &bench.spans()[..] else { panic!("one span: {headers:?}") };
-        let trace = span.span_context.trace_id().to_string();
-        match parent {
-            Some(trace_id) => {
-                assert_eq!(&trace, trace_id, "{headers:?}");
-                assert_eq!(span.parent_span_id.to_string(), "00f067aa0ba902b7");
-                assert_eq!(span.span_kind, SpanKind::Server, "a remote caller");
-            }
-            None => {
-                assert_ne!(trace, CALLER_TRACE, "{headers:?}");
-                assert_eq!(span.parent_span_id, opentelemetry::SpanId::INVALID);
-                assert_eq!(span.span_kind, SpanKind::Internal);
-            }
-        }
-        assert_eq!(span.span_context.trace_state().header(), *tracestate, "{headers:?}");
-        assert_eq!(span.span_context.trace_flags().to_u8(), *flags, "{headers:?}");
-        let counters = serde_json::to_value(bench.layer.stats().counters).unwrap();
-        for (name, n) in counters.as_object().unwrap() {
-            assert_eq!(n.as_u64(), Some(u64::from(name == counted)), "{name} {headers:?}");
-        }
-    }
-}
-
-#[test]
-fn the_door_says_what_is_read() {
-    let bench = Bench::new(|config| config.propagators = vec![Propagator::Baggage]);
-    bench.open(&[("traceparent", CALLER)]).end();
-    assert_eq!(bench.spans()[0].parent_span_id, opentelemetry::SpanId::INVALID);
-
-    let bench = Bench::new(|_| {});
-    bench.layer.open_request(RequestOpening { request_id: "a\nb", headers: [], door: Door::Http }).end();
-    let span = &bench.spans()[0];
-    assert_eq!(span.span_kind, SpanKind::Server, "by HTTP, even without a caller");
-    assert_eq!(attribute(span, name::REQUEST_ID).as_deref(), Some("a\\u{a}b"));
-    assert_eq!(bench.layer.stats().counters.cut_request_ids, 1);
+fn the_limits_hold_for_live_spans() {
+    let bench = Bench::new(|config| {
+        config.span_limits.attributes = 2;
+        config.span_limits.attribute_value_chars = Some(3);
+    });
+    let request = bench.layer.open_request(RequestOpening {
+        request_id: "a long id",
+        headers: [("traceparent", CALLER)],
+        door: Door::Call,
+    });
+    request.usage(1, 2);
+    request.end();
+    let [span] = &bench.spans()[..] else { panic!("one span") };
+    assert_eq!((span.attributes.len(), span.dropped_attributes_count), (2, 1));
+    assert_eq!(attribute(span, "stagespan.request.id").as_deref(), Some("a l"));
 }
 
 #[test]

@@ -13,6 +13,9 @@ use stagespan_otel::{
     Config, Door, Environment, Layer, OtlpOutput, Output, RequestOpening, StageTarget, resource,
 };
 
+pub(crate) mod certificates;
+mod grpc_server;
+mod http_server;
 pub(crate) mod receiver;
 
 /// Spans of one request of [`run_request`]: `request`, and per stage the stage's and its waits'.
@@ -20,8 +23,13 @@ pub(crate) const SPANS_PER_REQUEST: u64 = 1 + 2 + 3;
 
 /// A configuration that exports to `endpoint`, with everything else at its default.
 pub(crate) fn config_to(endpoint: &str) -> Config {
+    config_for(OtlpOutput::http(endpoint))
+}
+
+/// The same for any receiver.
+pub(crate) fn config_for(output: OtlpOutput) -> Config {
     let own = resource::detect_process(&Environment::default());
-    Config::new(Output::Otlp(OtlpOutput::http(endpoint)), "stagespan-test", own)
+    Config::new(Output::Otlp(output), "stagespan-test", own)
 }
 
 pub(crate) fn start(config: Config) -> Layer {

@@ -1,10 +1,10 @@
-//! An OTLP/HTTP receiver that answers by a script.
+//! An OTLP receiver that answers by a script, over HTTP or gRPC, with or without TLS.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -12,24 +12,42 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
+use stagespan_otel::OtlpOutput;
+
+use super::grpc_server;
+use super::http_server;
 
 /// What the receiver does with one export.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// 200.
+    /// Takes it.
     Ok,
-    /// 200, with so many spans rejected.
+    /// Takes it, with so many spans rejected.
     Partial(i64),
-    /// This status, with these header lines.
+    /// This HTTP status, with these header lines. Over gRPC too: as a proxy would answer.
     Status(u16, &'static [&'static str]),
+    /// This gRPC status, with the time after which to try again.
+    Code(tonic::Code, Option<Duration>),
+    /// Calls it malformed if it holds the span of this name and request id; else takes it.
+    BadIf(&'static str, &'static str),
+    /// Calls it malformed if it holds any span whose request id is this.
+    BadRequestId(&'static str),
     /// Nothing, ever.
     Hang,
+    /// Takes the export, and sends its answer byte by byte, for ever.
+    Drip,
     /// Closes the connection.
     Close,
-    /// 200 and half of the body that was announced.
+    /// Closes the connection before it has read the export's body.
+    ResetMidBody,
+    /// Takes it, but sends half of the answer that was announced.
     HalfBody,
-    /// Something that isn't HTTP.
+    /// Something that isn't the protocol.
     Garbage,
+    /// An answer of many megabytes. Over HTTP it takes the export: the status says so.
+    Huge,
+    /// Refuses it, with words that repeat what was sent in header `authorization`.
+    Echo,
 }
 
 /// One export as it came.
@@ -49,42 +67,137 @@ impl Export {
     }
 }
 
+/// What receiver and test share.
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     script: Vec<Answer>,
+    /// What it does when the script is used up.
+    then: Option<Answer>,
     exports: Vec<Export>,
+    attempts: u64,
+}
+
+pub(crate) type Shared = Arc<Mutex<State>>;
+
+impl State {
+    /// The next answer, before anything was read of the export.
+    pub(crate) fn next(&mut self) -> Answer {
+        self.attempts += 1;
+        self.script.pop().or_else(|| self.then.clone()).unwrap_or(Answer::Ok)
+    }
+
+    /// Notes an export, and settles what the answer is. `over_http` says which answers count as
+    /// taken there.
+    pub(crate) fn note(&mut self, mut export: Export, answer: Answer, over_http: bool) -> Answer {
+        let total = export.spans().count() as u64;
+        let is_bad = |of: &dyn Fn(&Span) -> bool| export.spans().any(of);
+        let request_id = |span: &Span| attribute(&span.attributes, "stagespan.request.id");
+        let bad = if over_http {
+            Answer::Status(400, &[])
+        } else {
+            Answer::Code(tonic::Code::InvalidArgument, None)
+        };
+        let answer = match answer {
+            Answer::BadIf(name, id) => {
+                match is_bad(&|span| span.name == name && request_id(span).as_deref() == Some(id)) {
+                    true => bad,
+                    false => Answer::Ok,
+                }
+            }
+            Answer::BadRequestId(id) => match is_bad(&|span| request_id(span).as_deref() == Some(id)) {
+                true => bad,
+                false => Answer::Ok,
+            },
+            answer => answer,
+        };
+        (export.accepted, export.rejected) = match answer {
+            Answer::Ok => (total, 0),
+            Answer::HalfBody | Answer::Huge if over_http => (total, 0),
+            Answer::Partial(rejected) => {
+                let rejected = (rejected as u64).min(total);
+                (total - rejected, rejected)
+            }
+            _ => (0, 0),
+        };
+        self.exports.push(export);
+        answer
+    }
 }
 
 pub(crate) struct Receiver {
-    address: String,
-    state: Arc<Mutex<State>>,
+    address: SocketAddr,
+    is_grpc: bool,
+    is_secure: bool,
+    state: Shared,
+}
+
+/// The protocol that a receiver speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    Http,
+    Grpc,
 }
 
 impl Receiver {
-    /// Answers by the script; when it is used up, 200.
+    /// Speaks HTTP. Answers by the script; when it is used up, 200.
     pub(crate) fn start(script: impl IntoIterator<Item = Answer>) -> Self {
+        Self::build(Speaks::Http, script, None, None)
+    }
+
+    /// Speaks gRPC.
+    pub(crate) fn start_grpc(script: impl IntoIterator<Item = Answer>) -> Self {
+        Self::build(Speaks::Grpc, script, None, None)
+    }
+
+    /// Gives one answer for ever.
+    pub(crate) fn always(speaks: Speaks, answer: Answer) -> Self {
+        Self::build(speaks, [], Some(answer), None)
+    }
+
+    /// Takes everything, behind TLS.
+    pub(crate) fn secure(speaks: Speaks, tls: Arc<rustls::ServerConfig>) -> Self {
+        Self::build(speaks, [], None, Some(tls))
+    }
+
+    fn build(
+        speaks: Speaks,
+        script: impl IntoIterator<Item = Answer>,
+        then: Option<Answer>,
+        tls: Option<Arc<rustls::ServerConfig>>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let address = listener.local_addr().unwrap();
         let mut script: Vec<_> = script.into_iter().collect();
         script.reverse();
-        let state = Arc::new(Mutex::new(State { script, exports: Vec::new() }));
-        let shared = Arc::clone(&state);
-        // The threads end with the test's process; a connection ends with its client.
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let state = Arc::clone(&shared);
-                thread::spawn(move || serve(stream, &state));
-            }
-        });
-        Self { address, state }
+        let state = Arc::new(Mutex::new(State { script, then, ..State::default() }));
+        let is_secure = tls.is_some();
+        match speaks {
+            Speaks::Http => http_server::start(listener, Arc::clone(&state), tls),
+            Speaks::Grpc => grpc_server::start(listener, Arc::clone(&state), tls),
+        }
+        Self { address, is_grpc: speaks == Speaks::Grpc, is_secure, state }
     }
 
     pub(crate) fn endpoint(&self) -> String {
-        format!("http://{}/v1/traces", self.address)
+        let path = if self.is_grpc { "" } else { "/v1/traces" };
+        match self.is_secure {
+            // Certificates are for names.
+            true => format!("https://localhost:{}{path}", self.address.port()),
+            false => format!("http://{}{path}", self.address),
+        }
+    }
+
+    pub(crate) fn output(&self) -> OtlpOutput {
+        if self.is_grpc { OtlpOutput::grpc(self.endpoint()) } else { OtlpOutput::http(self.endpoint()) }
     }
 
     pub(crate) fn exports(&self) -> Vec<Export> {
         self.state.lock().unwrap().exports.clone()
+    }
+
+    /// How often it was asked, whatever it then read.
+    pub(crate) fn attempts(&self) -> u64 {
+        self.state.lock().unwrap().attempts
     }
 
     /// (accepted, rejected) by its own count.
@@ -94,79 +207,25 @@ impl Receiver {
     }
 }
 
-fn serve(stream: TcpStream, state: &Mutex<State>) {
-    let mut writer = stream.try_clone().unwrap();
-    let mut reader = BufReader::new(stream);
-    while let Some(mut export) = read_export(&mut reader) {
-        let total = export.spans().count() as u64;
-        let answer = {
-            let mut state = state.lock().unwrap();
-            let answer = state.script.pop().unwrap_or(Answer::Ok);
-            (export.accepted, export.rejected) = match answer {
-                Answer::Ok | Answer::HalfBody => (total, 0),
-                Answer::Partial(rejected) => (total - rejected as u64, rejected as u64),
-                Answer::Status(..) | Answer::Hang | Answer::Close | Answer::Garbage => (0, 0),
-            };
-            state.exports.push(export);
-            answer
-        };
-        if !reply(&mut writer, answer) {
-            // Held open: to the client it looks as if the answer were still to come.
-            thread::park();
-            return;
-        }
-    }
+/// The body of an answer that takes all but `rejected` spans.
+pub(crate) fn answer_body(rejected: i64) -> Vec<u8> {
+    let partial_success = (rejected != 0)
+        .then(|| ExportTracePartialSuccess { rejected_spans: rejected, error_message: "too old".to_owned() });
+    ExportTraceServiceResponse { partial_success }.encode_to_vec()
 }
 
-/// Whether the conversation may go on, or has ended; `false` to stay silent.
-fn reply(writer: &mut TcpStream, answer: Answer) -> bool {
-    let mut send = |status: u16, headers: &[&str], body: &[u8], announced: usize| {
-        let mut head = format!("HTTP/1.1 {status} X\r\ncontent-length: {announced}\r\n");
-        for line in headers {
-            head.push_str(line);
-            head.push_str("\r\n");
+/// Undoes a `content-encoding` or `grpc-encoding`.
+pub(crate) fn decompress(encoding: Option<&str>, body: Vec<u8>) -> Vec<u8> {
+    match encoding {
+        None | Some("identity") => body,
+        Some("gzip") => {
+            let mut plain = Vec::new();
+            flate2::read::GzDecoder::new(&*body).read_to_end(&mut plain).unwrap();
+            plain
         }
-        head.push_str("\r\n");
-        let _ = writer.write_all(&[head.as_bytes(), body].concat());
-    };
-    match answer {
-        Answer::Ok => send(200, &[], &[], 0),
-        Answer::Partial(rejected_spans) => {
-            let partial_success =
-                Some(ExportTracePartialSuccess { rejected_spans, error_message: "too old".to_owned() });
-            let body = ExportTraceServiceResponse { partial_success }.encode_to_vec();
-            send(200, &[], &body, body.len());
-        }
-        Answer::Status(status, headers) => send(status, headers, &[], 0),
-        Answer::Hang => return false,
-        Answer::Close => drop(writer.shutdown(std::net::Shutdown::Both)),
-        Answer::HalfBody => {
-            send(200, &[], b"12345", 10);
-            drop(writer.shutdown(std::net::Shutdown::Both));
-        }
-        Answer::Garbage => {
-            let _ = writer.write_all(b"SSH-2.0-OpenSSH_9.2\r\n\r\n");
-            drop(writer.shutdown(std::net::Shutdown::Both));
-        }
+        Some("zstd") => zstd::stream::decode_all(&*body).unwrap(),
+        Some(other) => panic!("encoding {other}"),
     }
-    true
-}
-
-fn read_export(reader: &mut BufReader<TcpStream>) -> Option<Export> {
-    let mut line = String::new();
-    reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
-    let path = line.split(' ').nth(1)?.to_owned();
-    let mut headers = BTreeMap::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
-        let Some((name, value)) = line.trim_end().split_once(':') else { break };
-        headers.insert(name.to_lowercase(), value.trim().to_owned());
-    }
-    let mut body = vec![0; headers.get("content-length")?.parse().ok()?];
-    reader.read_exact(&mut body).ok()?;
-    let request = ExportTraceServiceRequest::decode(&*body).unwrap();
-    Some(Export { path, headers, request, accepted: 0, rejected: 0 })
 }
 
 /// An attribute as text.

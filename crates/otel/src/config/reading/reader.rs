@@ -3,15 +3,17 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::{Activation, Reading};
+use super::{Activation, Reading, log_level};
 use crate::config::finding::{ConfigError, Finding, Setting, Source};
 use crate::environment::Environment;
+use crate::report::LogLevel;
 
 pub(super) struct Reader<'e> {
     environment: &'e Environment,
     warnings: Vec<Finding>,
     errors: Vec<Finding>,
     settings: Vec<Setting>,
+    log_level: LogLevel,
 }
 
 impl<'e> Reader<'e> {
@@ -25,7 +27,15 @@ impl<'e> Reader<'e> {
                 remedy: "counts as unset".to_owned(),
             })
             .collect();
-        Self { environment, warnings, errors: Vec::new(), settings: Vec::new() }
+        let (errors, settings) = (Vec::new(), Vec::new());
+        let mut reader = Self { environment, warnings, errors, settings, log_level: LogLevel::default() };
+        // First, since it is in force even where nothing else can be.
+        reader.log_level = log_level::read(&mut reader);
+        reader
+    }
+
+    pub(super) fn log_level(&self) -> LogLevel {
+        self.log_level
     }
 
     pub(super) fn environment(&self) -> &'e Environment {
@@ -33,10 +43,10 @@ impl<'e> Reader<'e> {
     }
 
     pub(super) fn finish(self, activation: Activation) -> Reading {
-        let Self { environment: _, warnings, errors, settings } = self;
+        let Self { environment: _, warnings, errors, settings, log_level } = self;
         let activation =
             if errors.is_empty() { Ok(activation) } else { Err(ConfigError { findings: errors }) };
-        Reading { activation, warnings, settings }
+        Reading { activation, warnings, settings, log_level }
     }
 
     /// The variable's value without surrounding blanks; blank counts as unset.

@@ -32,6 +32,14 @@ const fn row(
 const E: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TE: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 const X: &str = "OTEL_TRACES_EXPORTER";
+const P: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+const I: &str = "OTEL_EXPORTER_OTLP_INSECURE";
+const Z: &str = "OTEL_EXPORTER_OTLP_COMPRESSION";
+const C: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+const CC: &str = "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE";
+const CK: &str = "OTEL_EXPORTER_OTLP_CLIENT_KEY";
+const A: &str = "OTEL_ATTRIBUTE_COUNT_LIMIT";
+const L: &str = "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT";
 const ON: (&str, &str) = (X, "otlp");
 
 #[rustfmt::skip]
@@ -71,7 +79,7 @@ const TABLE: &[Row] = &[
     row(&[(TE, "http://c:4318/v1/traces"), (E, "rubbish")], On(&[("endpoint", "http://c:4318/v1/traces")]), &[]),
     row(&[(TE, ""), (E, "http://c:4318")], On(&[("endpoint", "http://c:4318/v1/traces")]), &[]),
     row(&[(TE, "http://c:4318")], On(&[("endpoint", "http://c:4318/")]), &["has no path"]),
-    row(&[(E, "http://c:4317")], On(&[("endpoint", "http://c:4317/v1/traces")]), &["usual port of gRPC"]),
+    row(&[(E, "http://c:4317")], On(&[("endpoint", "http://c:4317/v1/traces")]), &["OTEL_EXPORTER_OTLP_PROTOCOL=grpc"]),
     row(&[(E, "c:4318")], Refused(E), &["with a host"]),
     row(&[(E, "grpc://c:4317")], Refused(E), &["with a host"]),
     row(&[(E, " http://c:4318")], Refused(E), &["without blanks"]),
@@ -86,13 +94,64 @@ const TABLE: &[Row] = &[
     row(&[(E, "ftp://me:hunter2@c")], Refused(E), &["ftp://•••@c"]),
 
     // The protocol.
-    row(&[ON, ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")], On(&[("protocol", "http/protobuf")]), &[]),
-    row(&[ON, ("OTEL_EXPORTER_OTLP_PROTOCOL", " HTTP/Protobuf ")], On(&[("protocol", "http/protobuf")]), &[]),
-    row(&[ON, ("OTEL_EXPORTER_OTLP_PROTOCOL", "")], On(&[("protocol", "http/protobuf")]), &[]),
-    row(&[ON, ("OTEL_EXPORTER_OTLP_PROTOCOL", "http")], On(&[("protocol", "http/protobuf")]), &["unknown protocol"]),
-    row(&[ON, ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")], Refused("OTEL_EXPORTER_OTLP_PROTOCOL"), &["use http/protobuf"]),
-    row(&[ON, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], Refused("OTEL_EXPORTER_OTLP_PROTOCOL"), &["port 4318"]),
-    row(&[ON, ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")], On(&[("protocol", "http/protobuf")]), &[]),
+    row(&[ON, (P, "http/protobuf")], On(&[("protocol", "http/protobuf")]), &[]),
+    row(&[ON, (P, " HTTP/Protobuf ")], On(&[("protocol", "http/protobuf")]), &[]),
+    row(&[ON, (P, "")], On(&[("protocol", "http/protobuf")]), &[]),
+    row(&[ON, (P, "http")], On(&[("protocol", "http/protobuf")]), &["unknown protocol"]),
+    row(&[ON, (P, "http/json")], Refused("OTEL_EXPORTER_OTLP_PROTOCOL"), &["use http/protobuf"]),
+    row(&[ON, (P, "grpc")], On(&[("protocol", "grpc"), ("endpoint", "http://localhost:4317")]), &[]),
+    row(&[ON, (P, " gRPC ")], On(&[("protocol", "grpc")]), &[]),
+    row(&[ON, ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc"), (P, "http/protobuf")], On(&[("protocol", "grpc")]), &[]),
+    row(&[ON, ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", ""), (P, "grpc")], On(&[("protocol", "grpc")]), &[]),
+
+    // A gRPC address: scheme, host and port, the same for both variables.
+    row(&[(P, "grpc"), (E, "http://c:4317")], On(&[("endpoint", "http://c:4317")]), &[]),
+    row(&[(P, "grpc"), (E, "https://c:4317/")], On(&[("endpoint", "https://c:4317")]), &[]),
+    row(&[(P, "grpc"), (TE, "http://c:4317"), (E, "rubbish ")], On(&[("endpoint", "http://c:4317")]), &[]),
+    row(&[(P, "grpc"), (E, "http://c:4317/v1/traces")], On(&[("endpoint", "http://c:4317")]), &["the rest is left out"]),
+    row(&[(P, "grpc"), (TE, "http://c:4317/?k=v")], On(&[("endpoint", "http://c:4317")]), &["the rest is left out"]),
+    row(&[(P, "grpc"), (E, "http://c:4318")], On(&[("endpoint", "http://c:4318")]), &["usual port of OTLP/HTTP"]),
+    row(&[(P, "grpc"), (E, "http://me:hunter2@c:4317")], On(&[("endpoint", "http://c:4317")]), &["gRPC does not send"]),
+    row(&[(P, "grpc"), (E, "grpc://c:4317")], Refused(E), &["with a host"]),
+    row(&[(P, "grpc"), (E, " http://c:4317")], Refused(E), &["without blanks"]),
+    row(&[(P, "grpc"), (E, "http://")], Refused(E), &["with a host"]),
+    row(&[(P, "grpc"), (E, "http:///v1")], Refused(E), &["with a host"]),
+    // Without a scheme it is secure unless said otherwise; with one, the scheme counts.
+    row(&[(P, "grpc"), (E, "c:4317")], On(&[("endpoint", "https://c:4317")]), &[]),
+    row(&[(P, "grpc"), (E, "c:4317"), (I, "true")], On(&[("endpoint", "http://c:4317")]), &[]),
+    row(&[(P, "grpc"), (E, "c:4317"), (I, "TRUE ")], On(&[("endpoint", "http://c:4317")]), &[]),
+    row(&[(P, "grpc"), (E, "c:4317"), (I, "false")], On(&[("endpoint", "https://c:4317")]), &[]),
+    row(&[(P, "grpc"), (E, "c:4317"), ("OTEL_EXPORTER_OTLP_TRACES_INSECURE", "true"), (I, "false")], On(&[("endpoint", "http://c:4317")]), &[]),
+    row(&[(P, "grpc"), (E, "c:4317"), (I, "yes")], On(&[("endpoint", "https://c:4317")]), &["OTEL_EXPORTER_OTLP_INSECURE=\"yes\" is neither true nor false"]),
+    row(&[(P, "grpc"), (E, "https://c:4317"), (I, "true")], On(&[("endpoint", "https://c:4317")]), &[]),
+    row(&[(P, "grpc"), (E, "http://c:4317"), (I, "false")], On(&[("endpoint", "http://c:4317")]), &[]),
+    row(&[(E, "http://c:4318"), (I, "0")], On(&[("endpoint", "http://c:4318/v1/traces")]), &["neither true nor false"]),
+
+    // Compression.
+    row(&[ON], On(&[("compression", "none")]), &[]),
+    row(&[ON, (Z, "gzip")], On(&[("compression", "gzip")]), &[]),
+    row(&[ON, (Z, " GZIP")], On(&[("compression", "gzip")]), &[]),
+    row(&[ON, (Z, "zstd")], On(&[("compression", "zstd")]), &[]),
+    row(&[ON, (Z, "none")], On(&[("compression", "none")]), &[]),
+    row(&[ON, (Z, "")], On(&[("compression", "none")]), &[]),
+    row(&[ON, (Z, "deflate")], On(&[("compression", "none")]), &["is none of none, gzip, zstd: using none"]),
+    row(&[ON, ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "none"), (Z, "gzip")], On(&[("compression", "none")]), &[]),
+    row(&[ON, ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", ""), (Z, "gzip")], On(&[("compression", "gzip")]), &[]),
+    row(&[ON, (P, "grpc"), (Z, "gzip")], On(&[("compression", "gzip")]), &[]),
+
+    // TLS. The files themselves are read when the layer starts.
+    row(&[(E, "https://c"), (C, "/ca.pem")], On(&[("certificate", "/ca.pem")]), &[]),
+    row(&[(E, "https://c"), ("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "/t.pem"), (C, "/ca.pem")], On(&[("certificate", "/t.pem")]), &[]),
+    row(&[(P, "grpc"), (E, "c:4317"), (C, "/ca.pem")], On(&[("certificate", "/ca.pem")]), &[]),
+    row(&[(E, "http://c"), (C, "/ca.pem")], On(&[]), &["no meaning at an http:// address"]),
+    row(&[ON, (C, "/ca.pem")], On(&[]), &["no meaning at an http:// address"]),
+    row(&[(E, "https://c"), (CC, "/c.pem"), (CK, "/c.key")], On(&[("client certificate", "/c.pem"), ("client key", "/c.key")]), &[]),
+    row(&[(E, "https://c"), (CC, "/c.pem"), ("OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY", "/t.key"), (CK, "/c.key")], On(&[("client key", "/t.key")]), &[]),
+    row(&[(E, "https://c"), ("OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE", "/t.pem"), (CC, "/c.pem"), (CK, "/c.key")], On(&[("client certificate", "/t.pem")]), &[]),
+    row(&[(E, "https://c"), (CC, "/c.pem")], Refused(CC), &["is set without OTEL_EXPORTER_OTLP_CLIENT_KEY: set both"]),
+    row(&[(E, "https://c"), (CK, "/c.key"), (CC, "")], Refused(CK), &["is set without OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"]),
+    row(&[(E, "http://c"), (CK, "/c.key")], On(&[]), &["no meaning at an http:// address"]),
+    row(&[ON, ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"), (P, "http/json")], On(&[("protocol", "http/protobuf")]), &[]),
 
     // Headers: percent-decoded; of what is wrong never the value.
     row(&[ON, ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20hunter2, x-a = 1")], On(&[("headers", "authorization=•••,x-a=•••")]), &[]),
@@ -147,7 +206,10 @@ const TABLE: &[Row] = &[
     row(&[ON, ("OTEL_PROPAGATORS", "baggage, tracecontext,baggage")], On(&[("propagators", "baggage,tracecontext")]), &[]),
     row(&[ON, ("OTEL_PROPAGATORS", "none")], On(&[("propagators", "none")]), &[]),
     row(&[ON, ("OTEL_PROPAGATORS", "none,baggage")], On(&[("propagators", "baggage")]), &["none is left out"]),
-    row(&[ON, ("OTEL_PROPAGATORS", "tracecontext,b3")], On(&[("propagators", "tracecontext")]), &["names b3"]),
+    row(&[ON, ("OTEL_PROPAGATORS", "tracecontext,b3")], On(&[("propagators", "tracecontext,b3")]), &[]),
+    row(&[ON, ("OTEL_PROPAGATORS", "B3Multi, b3")], On(&[("propagators", "b3multi,b3")]), &[]),
+    row(&[ON, ("OTEL_PROPAGATORS", "jaeger,tracecontext")], On(&[("propagators", "tracecontext")]), &["names jaeger, which is not supported"]),
+    row(&[ON, ("OTEL_PROPAGATORS", "xray")], On(&[("propagators", "none")]), &["names xray, which is not supported"]),
     row(&[ON, ("OTEL_PROPAGATORS", "foo")], On(&[("propagators", "none")]), &["unknown"]),
 
     // Queue and batch.
@@ -162,8 +224,34 @@ const TABLE: &[Row] = &[
     row(&[ON, ("OTEL_BSP_EXPORT_TIMEOUT", "0")], On(&[("export timeout", "none")]), &[]),
     row(&[ON, ("OTEL_BSP_EXPORT_TIMEOUT", "soon")], On(&[("export timeout", "30s")]), &["using 30000"]),
 
+    // Span limits: shown where they are set, span-specific ones before general ones.
+    row(&[ON, (A, "10")], On(&[("span attributes", "10")]), &[]),
+    row(&[ON, ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "20"), (A, "10")], On(&[("span attributes", "20")]), &[]),
+    row(&[ON, ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", " "), (A, "10")], On(&[("span attributes", "10")]), &[]),
+    row(&[ON, (A, "0")], On(&[("span attributes", "0")]), &[]),
+    row(&[ON, (A, "-1")], On(&[("span attributes", "128")]), &["from 0 to 4294967295: using 128"]),
+    row(&[ON, (A, "many")], On(&[("span attributes", "128")]), &["using 128"]),
+    row(&[ON, (L, "64")], On(&[("attribute length", "64")]), &[]),
+    row(&[ON, ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "32"), (L, "64")], On(&[("attribute length", "32")]), &[]),
+    row(&[ON, (L, "1.5")], On(&[]), &["using no limit"]),
+    row(&[ON, (L, "-1")], On(&[]), &["using no limit"]),
+    row(&[ON, ("OTEL_SPAN_EVENT_COUNT_LIMIT", "1")], On(&[("span events", "1")]), &[]),
+    row(&[ON, ("OTEL_SPAN_LINK_COUNT_LIMIT", "2")], On(&[("span links", "2")]), &[]),
+    row(&[ON, ("OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT", "3")], On(&[("event attributes", "3")]), &[]),
+    row(&[ON, ("OTEL_LINK_ATTRIBUTE_COUNT_LIMIT", "4")], On(&[("link attributes", "4")]), &[]),
+    row(&[ON, ("OTEL_LINK_ATTRIBUTE_COUNT_LIMIT", "x")], On(&[("link attributes", "128")]), &["OTEL_LINK_ATTRIBUTE_COUNT_LIMIT=\"x\""]),
+
+    // Our own log, and what has no meaning here.
+    row(&[ON], On(&[("log level", "info")]), &[]),
+    row(&[ON, ("OTEL_LOG_LEVEL", "DEBUG")], On(&[("log level", "debug")]), &[]),
+    row(&[ON, ("OTEL_LOG_LEVEL", "loud")], On(&[("log level", "info")]), &["is none of info, off, none, error"]),
+    row(&[("OTEL_LOG_LEVEL", "none")], Off(OffReason::NotAsked), &[]),
+    row(&[ON, ("OTEL_CONFIG_FILE", "/otel.yaml")], On(&[]), &["not supported: ignored"]),
+    row(&[ON, ("OTEL_EXPERIMENTAL_CONFIG_FILE", "/otel.yaml")], On(&[]), &["not supported: ignored"]),
+
     // Several errors are all said.
-    row(&[(E, "c:4318"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")], Refused(E), &["http/protobuf", "with a host"]),
+    row(&[(E, "c:4318"), (P, "http/json")], Refused(E), &["http/protobuf", "with a host"]),
+    row(&[(E, "grpc://c"), (P, "grpc"), (CK, "k")], Refused(E), &["with a host", "set without"]),
 ];
 
 #[test]

@@ -6,7 +6,8 @@ use ::http::StatusCode;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message as _;
 
-use crate::export::transport::{Outcome, OutcomeKind};
+use crate::export::outcome::{Outcome, OutcomeKind};
+use crate::export::receiver::Secrets;
 
 /// What was read of an answer.
 pub(super) struct Answer<'a> {
@@ -26,13 +27,15 @@ pub(super) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
 }
 
 /// What became of a batch of `len` spans.
-pub(super) fn outcome(answer: Answer<'_>, len: u64) -> Outcome {
+pub(super) fn outcome(answer: Answer<'_>, len: u64, secrets: &Secrets) -> Outcome {
     let Answer { status, retry_after, body } = answer;
     if status.is_success() {
-        return delivered(body, len);
+        return delivered(body, len, secrets);
     }
     let kind = match status.as_u16() {
         429 | 502 | 503 | 504 => OutcomeKind::Retryable,
+        // Malformed, too large, or not to be processed as it is.
+        400 | 413 | 422 => OutcomeKind::Bad,
         _ => OutcomeKind::Failed,
     };
     // The body is left out: some receivers echo the request's headers.
@@ -40,18 +43,18 @@ pub(super) fn outcome(answer: Answer<'_>, len: u64) -> Outcome {
         300..=399 => " (redirects are not followed: set the address it leads to)",
         401 | 403 => " (look at OTEL_EXPORTER_OTLP_HEADERS)",
         404 => " (look at the address's path; OTLP/HTTP is usually at /v1/traces)",
+        415 => " (look at OTEL_EXPORTER_OTLP_PROTOCOL and OTEL_EXPORTER_OTLP_COMPRESSION)",
         _ => "",
     };
     Outcome { retry_after, ..Outcome::lost(kind, format!("the receiver answered {status}{hint}")) }
 }
 
-fn delivered(body: &[u8], len: u64) -> Outcome {
+fn delivered(body: &[u8], len: u64, secrets: &Secrets) -> Outcome {
     // A 2xx without a message that can be read is a success all the same.
     let partial = ExportTraceServiceResponse::decode(body).ok().and_then(|answer| answer.partial_success);
     let Some(partial) = partial else { return Outcome::delivered(len, 0, "") };
     let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0);
-    let message: String = partial.error_message.chars().filter(|c| !c.is_control()).take(200).collect();
-    Outcome::delivered(len, rejected, message)
+    Outcome::delivered(len, rejected, secrets.safe(&partial.error_message))
 }
 
 #[cfg(test)]
@@ -70,10 +73,10 @@ mod tests {
         use OutcomeKind::*;
         let of = |status: u16, body: &[u8]| {
             let status = StatusCode::from_u16(status).unwrap();
-            let o = outcome(Answer { status, retry_after: None, body }, 10);
+            let o = outcome(Answer { status, retry_after: None, body }, 10, &Secrets::default());
             (o.kind, o.accepted, o.rejected)
         };
-        let table: [(u16, Vec<u8>, _); 16] = [
+        let table: [(u16, Vec<u8>, _); 19] = [
             (200, vec![], (Delivered, 10, 0)),
             (202, vec![], (Delivered, 10, 0)),
             (200, b"<html>garbage".to_vec(), (Delivered, 10, 0)),
@@ -82,9 +85,12 @@ mod tests {
             (200, partial(11), (Delivered, 0, 10)),
             (200, partial(-1), (Delivered, 10, 0)),
             (301, vec![], (Failed, 0, 0)),
-            (400, partial(3), (Failed, 0, 0)),
+            (400, partial(3), (Bad, 0, 0)),
             (401, vec![], (Failed, 0, 0)),
             (404, vec![], (Failed, 0, 0)),
+            (413, vec![], (Bad, 0, 0)),
+            (415, vec![], (Failed, 0, 0)),
+            (422, vec![], (Bad, 0, 0)),
             (429, vec![], (Retryable, 0, 0)),
             (500, vec![], (Failed, 0, 0)),
             (502, vec![], (Retryable, 0, 0)),
@@ -94,12 +100,6 @@ mod tests {
         for (status, body, expected) in table {
             assert_eq!(of(status, &body), expected, "{status} {body:?}");
         }
-    }
-
-    #[test]
-    fn a_receivers_words_are_made_safe() {
-        let answer = Answer { status: StatusCode::OK, retry_after: None, body: &partial(1) };
-        assert_eq!(outcome(answer, 10).message, "tooold");
     }
 
     #[test]

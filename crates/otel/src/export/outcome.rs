@@ -1,0 +1,62 @@
+//! What became of one attempt to send a batch.
+
+use std::time::Duration;
+
+/// What became of one attempt to send a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Spans that the receiver took.
+    pub(crate) accepted: u64,
+    /// Spans that the receiver refused one by one.
+    pub(crate) rejected: u64,
+    /// How long the receiver asks to be left alone.
+    pub(crate) retry_after: Option<Duration>,
+    /// What to do about it.
+    pub(crate) kind: OutcomeKind,
+    /// What happened, for the log. Never a header, never a body.
+    pub(crate) message: String,
+}
+
+/// What to do after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutcomeKind {
+    /// Nothing: accepted, but for the rejected ones.
+    Delivered,
+    /// Try again: the receiver can't have taken the batch, or says that it may be sent again.
+    Retryable,
+    /// The receiver calls the batch bad: a part of it may be good.
+    Bad,
+    /// Give up: the receiver would refuse it again, or may have taken it.
+    Failed,
+}
+
+impl Outcome {
+    /// All but `rejected` of a batch were taken. A receiver that claims to have rejected more than
+    /// it got has rejected all.
+    pub(crate) fn delivered(len: u64, rejected: u64, message: impl Into<String>) -> Self {
+        let rejected = rejected.min(len);
+        let accepted = len - rejected;
+        Self { accepted, rejected, retry_after: None, kind: OutcomeKind::Delivered, message: message.into() }
+    }
+
+    /// None was taken.
+    pub(crate) fn lost(kind: OutcomeKind, message: impl Into<String>) -> Self {
+        Self { accepted: 0, rejected: 0, retry_after: None, kind, message: message.into() }
+    }
+}
+
+/// An error with all of its causes: the clients' own texts stop at "error sending request".
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Some errors repeat their cause's text as their own.
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
