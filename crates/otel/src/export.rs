@@ -20,8 +20,11 @@ mod stdout;
 pub(crate) mod testing;
 mod tls;
 mod transport;
+mod trouble;
 mod worker;
 
+pub(crate) use batch::Batch;
+pub(crate) use outcome::{Outcome, OutcomeKind};
 pub use pipe::FlushError;
 pub(crate) use pipe::{Entry, Pipe};
 pub(crate) use transport::Opening;

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`environment`] | the variables, as a value that can be passed in |
 //! | [`config`] | what the layer is told to do, read from them or made by hand |
+//! | [`contact`] | whether a receiver takes what it is sent |
 //! | [`layer`] | the layer itself: [`Layer::start`], flush, shutdown, account |
 //! | [`request`] | the live `request` span, and the ids it assigns to its stages |
 //! | [`stage_headers`] | the headers that carry a stage's context in the submit message |
@@ -62,6 +63,7 @@ pub mod account;
 pub mod anchor_source;
 pub mod attributes;
 pub mod config;
+pub mod contact;
 mod context;
 mod door;
 mod drop_log;
@@ -84,6 +86,7 @@ pub use config::{
     Activation, Compression, Config, ConfigError, Finding, OffReason, OtlpOutput, Output, Protocol, Reading,
     Secret, Setting, Source, TraceShape,
 };
+pub use contact::{Contact, ContactState};
 pub use context::TraceparentError;
 pub use environment::Environment;
 pub use export::{FlushError, TransportError};

@@ -10,9 +10,10 @@ use reqwest::Url;
 use reqwest::blocking::{Client, Response};
 
 use super::batch::Batch;
-use super::outcome::{Outcome, OutcomeKind, chain};
+use super::outcome::{Outcome, OutcomeKind};
 use super::receiver::{Receiver, Secrets, USER_AGENT};
 use super::transport::{Transport, TransportError};
+use super::trouble;
 use crate::config::Compression;
 
 mod answer;
@@ -122,5 +123,5 @@ fn failure(error: reqwest::Error) -> Outcome {
         // The connection ended without an answer: OTLP asks to send again.
         OutcomeKind::Retryable
     };
-    Outcome::lost(kind, chain(&error))
+    Outcome::lost(kind, trouble::describe(&error))
 }

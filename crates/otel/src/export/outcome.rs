@@ -13,6 +13,8 @@ pub(crate) struct Outcome {
     pub(crate) retry_after: Option<Duration>,
     /// What to do about it.
     pub(crate) kind: OutcomeKind,
+    /// Whether somebody answered, in the protocol.
+    pub(crate) has_answer: bool,
     /// What happened, for the log. Never a header, never a body.
     pub(crate) message: String,
 }
@@ -36,27 +38,27 @@ impl Outcome {
     pub(crate) fn delivered(len: u64, rejected: u64, message: impl Into<String>) -> Self {
         let rejected = rejected.min(len);
         let accepted = len - rejected;
-        Self { accepted, rejected, retry_after: None, kind: OutcomeKind::Delivered, message: message.into() }
-    }
-
-    /// None was taken.
-    pub(crate) fn lost(kind: OutcomeKind, message: impl Into<String>) -> Self {
-        Self { accepted: 0, rejected: 0, retry_after: None, kind, message: message.into() }
-    }
-}
-
-/// An error with all of its causes: the clients' own texts stop at "error sending request".
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // Some errors repeat their cause's text as their own.
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
+        Self {
+            accepted,
+            rejected,
+            retry_after: None,
+            kind: OutcomeKind::Delivered,
+            has_answer: true,
+            message: message.into(),
         }
-        source = cause.source();
     }
-    text
+
+    /// None was taken, or nothing is known of it.
+    pub(crate) fn lost(kind: OutcomeKind, message: impl Into<String>) -> Self {
+        Self { accepted: 0, rejected: 0, retry_after: None, kind, has_answer: false, message: message.into() }
+    }
+
+    /// None was taken: so says the answer.
+    pub(crate) fn refused(
+        kind: OutcomeKind,
+        retry_after: Option<Duration>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self { retry_after, has_answer: true, ..Self::lost(kind, message) }
+    }
 }

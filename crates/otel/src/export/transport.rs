@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::{Output, Protocol};
+use crate::config::{OtlpOutput, Output, Protocol};
 
 use super::batch::Batch;
 use super::grpc::GrpcTransport;
@@ -61,17 +61,20 @@ impl Opening {
     /// Checks the output. Opens and reads files, but no connection.
     pub(crate) fn check(output: &Output) -> Result<Self, TransportError> {
         Ok(match output {
-            Output::Otlp(otlp) => {
-                let receiver = Box::new(Receiver::check(otlp)?);
-                match otlp.protocol {
-                    Protocol::HttpProtobuf => Self::Http(receiver),
-                    Protocol::Grpc => Self::Grpc(receiver),
-                }
-            }
+            Output::Otlp(otlp) => Self::of_receiver(otlp)?,
             Output::Console => Self::Stdout,
             Output::OtlpJsonFile(path) => Self::JsonFile(
                 JsonFile::create(path).map_err(|error| TransportError::File { path: path.clone(), error })?,
             ),
+        })
+    }
+
+    /// Checks a receiver.
+    pub(crate) fn of_receiver(output: &OtlpOutput) -> Result<Self, TransportError> {
+        let receiver = Box::new(Receiver::check(output)?);
+        Ok(match output.protocol {
+            Protocol::HttpProtobuf => Self::Http(receiver),
+            Protocol::Grpc => Self::Grpc(receiver),
         })
     }
 

@@ -6,8 +6,9 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse
 use tonic::{Code, Response, Status};
 use tonic_types::StatusExt as _;
 
-use crate::export::outcome::{Outcome, OutcomeKind, chain};
+use crate::export::outcome::{Outcome, OutcomeKind};
 use crate::export::receiver::Secrets;
+use crate::export::trouble;
 
 /// How tonic's own status begins where an answer is longer than we take.
 const TOO_LARGE: &str = "Error, decoded message length too large";
@@ -36,7 +37,7 @@ fn refused(status: &Status, secrets: &Secrets) -> Outcome {
     if let Some(source) = std::error::Error::source(status) {
         // Not the receiver's words, but the connection's: it could not be made, or ended without
         // an answer, and OTLP asks to send again.
-        return Outcome::lost(OutcomeKind::Retryable, secrets.safe(&chain(source)));
+        return Outcome::lost(OutcomeKind::Retryable, secrets.safe(&trouble::describe(source)));
     }
     if status.message().starts_with(TOO_LARGE) {
         return Outcome::lost(OutcomeKind::Failed, "the receiver's answer is too long to be one");
@@ -65,7 +66,7 @@ fn refused(status: &Status, secrets: &Secrets) -> Outcome {
     let words = secrets.safe(status.message());
     let separator = if words.is_empty() { "" } else { ": " };
     let message = format!("the receiver answered {:?}{separator}{words}{hint}", status.code());
-    Outcome { retry_after, ..Outcome::lost(kind, message) }
+    Outcome::refused(kind, retry_after, message)
 }
 
 /// How long the receiver asks to be left alone.

@@ -40,13 +40,14 @@ pub(super) fn outcome(answer: Answer<'_>, len: u64, secrets: &Secrets) -> Outcom
     };
     // The body is left out: some receivers echo the request's headers.
     let hint = match status.as_u16() {
+        400 => " (if for every export: is it a receiver of OTLP/HTTP, and does it want https://?)",
         300..=399 => " (redirects are not followed: set the address it leads to)",
         401 | 403 => " (look at OTEL_EXPORTER_OTLP_HEADERS)",
         404 => " (look at the address's path; OTLP/HTTP is usually at /v1/traces)",
         415 => " (look at OTEL_EXPORTER_OTLP_PROTOCOL and OTEL_EXPORTER_OTLP_COMPRESSION)",
         _ => "",
     };
-    Outcome { retry_after, ..Outcome::lost(kind, format!("the receiver answered {status}{hint}")) }
+    Outcome::refused(kind, retry_after, format!("the receiver answered {status}{hint}"))
 }
 
 fn delivered(body: &[u8], len: u64, secrets: &Secrets) -> Outcome {
