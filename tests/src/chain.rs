@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use tempfile::TempDir;
 
 pub use self::server::{Server, get, get_with};
-pub use self::store::{Store, different};
+pub use self::store::{Store, different, jaeger, ready};
 use crate::loopback::Loopback;
 use crate::{path_from_environment, workspace_root};
 

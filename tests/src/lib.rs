@@ -15,6 +15,7 @@
 //! | [`demo_run`] | pipelines and arrivals for runs of `stagespan demo` |
 //! | [`chain`] | agent, load balancer, samplers and store from `collector-config/`, to be killed |
 //! | [`generator`] | requests made without a pipeline, whose every figure is known |
+//! | [`kafka`] | a Kafka broker of one node |
 //! | [`loopback`] | addresses at which a test's programs have their standard ports to themselves |
 //! | [`process`] | processes as `/proc` shows them |
 //! | [`prometheus`] | a real Prometheus that scrapes the chain |
@@ -28,6 +29,7 @@
 //! |---|---|
 //! | `STAGESPAN_JAEGER` | path of the Jaeger binary |
 //! | `STAGESPAN_COLLECTOR` | path of the collector that `collector-config/builder.yaml` describes |
+//! | `STAGESPAN_KAFKA` | folder of the jars of Kafka and its tools |
 //! | `STAGESPAN_BIN` | path of the `stagespan` program of this checkout |
 //!
 //! ```no_run
@@ -51,6 +53,7 @@ pub mod dashboard;
 pub mod demo_run;
 pub mod generator;
 pub mod jaeger;
+pub mod kafka;
 pub mod loopback;
 pub mod otlp_json;
 pub mod pipeline_run;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
@@ -66,6 +67,16 @@ pub fn with_variable(name: &str, value: &str) -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
     let all = entries.filter_map(|entry| entry.to_str()?.parse().ok()).filter_map(Process::of);
     all.filter(|process| !process.is_gone() && process.variable(name).as_deref() == Some(value)).collect()
+}
+
+/// How long processors have worked for this process, in steps of 10 ms; `None` if there is no such process.
+#[must_use]
+pub fn cpu_time(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_ascii_whitespace().collect();
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    // Linux tells user space of hundredths of a second on every machine, whatever its kernel counts in.
+    Some(Duration::from_millis(10 * ticks))
 }
 
 fn parse_stat(stat: &str) -> Option<Process> {

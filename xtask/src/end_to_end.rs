@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail, ensure};
 use cargo_metadata::Message;
 
-use crate::command;
+use crate::{command, kafka};
 use crate::plan::Context;
 use crate::report::Verdict;
 
@@ -34,6 +34,7 @@ const FEATURES: &[Feature] = &[
     Feature { name: "jaeger", find: find_jaeger },
     Feature { name: "collector", find: find_collector },
     Feature { name: "prometheus", find: find_prometheus },
+    Feature { name: "kafka", find: find_kafka },
     Feature { name: "netns", find: find_time_namespaces },
     Feature { name: "strace", find: find_strace },
     Feature { name: "vllm-omni", find: find_vllm_omni },
@@ -61,6 +62,13 @@ fn find_collector(context: &Context) -> anyhow::Result<Need> {
 /// The dashboard's queries are answered by a real server.
 fn find_prometheus(_: &Context) -> anyhow::Result<Need> {
     probe(Command::new("prometheus").arg("--version"), "prometheus", "prometheus")
+}
+
+fn find_kafka(context: &Context) -> anyhow::Result<Need> {
+    Ok(match kafka::find_or_fetch(&context.cache_root)? {
+        Ok(folder) => Need::Met(vec![("STAGESPAN_KAFKA", folder.into_os_string())]),
+        Err(reason) => Need::Unmet(reason),
+    })
 }
 
 fn find_vllm_omni(context: &Context) -> anyhow::Result<Need> {

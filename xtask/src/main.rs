@@ -8,7 +8,7 @@
 //! | `checks` | the steps written here: toolchain, layout of the source, crate arrows, configuration files |
 //! | `demo` | the README's first command |
 //! | `end_to_end` | which back ends are there, and the tests that need them |
-//! | `cache`, `jaeger`, `collector`, `vllm_omni`, `cargo_deny` | tools built once, outside the checkout |
+//! | `cache`, `jaeger`, `collector`, `kafka`, `vllm_omni`, `cargo_deny` | tools built once, outside the checkout |
 //! | `conformance` | our schedulers held to vLLM-Omni's, with as many workloads as wanted |
 //! | `command` | child processes whose output is passed through |
 //!
@@ -25,6 +25,7 @@ mod conformance;
 mod demo;
 mod end_to_end;
 mod jaeger;
+mod kafka;
 mod plan;
 mod report;
 mod vllm_omni;

@@ -115,6 +115,14 @@ impl Server {
         Ok(child)
     }
 
+    /// Its process id.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn pid(&self) -> anyhow::Result<u32> {
+        Ok(self.child.as_ref().with_context(|| format!("{} does not run", self.name))?.id())
+    }
+
     /// What it has said so far, over all of its starts.
     #[must_use]
     pub fn log(&self) -> String {

@@ -19,7 +19,7 @@ const TRACES_MAX: &str = "20000";
 /// Pause between two searches.
 const POLL_EVERY: Duration = Duration::from_millis(250);
 
-/// Jaeger from `jaeger-badger.yaml`.
+/// A Jaeger that stores.
 #[derive(Debug)]
 pub struct Store {
     /// Its process.
@@ -28,16 +28,29 @@ pub struct Store {
 }
 
 impl Store {
-    /// Starts it with its data in `directory`.
+    /// Starts it from `jaeger-badger.yaml`, with its data in `directory`.
     ///
     /// # Errors
     /// If STAGESPAN_JAEGER names no program, or it does not start.
     pub fn start(address: Ipv4Addr, directory: &Path) -> anyhow::Result<Self> {
-        let mut command = Command::new(path_from_environment("STAGESPAN_JAEGER")?);
-        command.env_clear().arg("--config").arg(super::config("jaeger-badger.yaml"));
-        command.env("JAEGER_LISTEN_HOST", address.to_string()).env("JAEGER_BADGER_DIRECTORY", directory);
-        let ready = format!("http://{address}:13133/status");
-        Ok(Self { server: Server::start("Jaeger", command, ready)?, address })
+        Self::start_from("jaeger-badger.yaml", address, directory, &[])
+    }
+
+    /// The same from another file, with these variables beside its address and directory.
+    ///
+    /// # Errors
+    /// As [`Store::start`].
+    pub fn start_from(
+        file: &str,
+        address: Ipv4Addr,
+        directory: &Path,
+        variables: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
+        let mut command = jaeger(file, address)?;
+        command.env("JAEGER_BADGER_DIRECTORY", directory).envs(variables.iter().copied());
+        // Where the files differ: two Jaegers of one machine have two health ports.
+        command.env("JAEGER_HEALTH_PORT", "13133");
+        Ok(Self { server: Server::start("Jaeger", command, ready(address))?, address })
     }
 
     /// Where it takes OTLP/gRPC.
@@ -112,6 +125,23 @@ impl Store {
         }
         Ok(spans)
     }
+}
+
+/// Jaeger's program with this file of ours, listening at this address, and no other environment.
+///
+/// # Errors
+/// If STAGESPAN_JAEGER does not name it.
+pub fn jaeger(file: &str, address: Ipv4Addr) -> anyhow::Result<Command> {
+    let mut command = Command::new(path_from_environment("STAGESPAN_JAEGER")?);
+    command.env_clear().arg("--config").arg(super::config(file));
+    command.env("JAEGER_LISTEN_HOST", address.to_string());
+    Ok(command)
+}
+
+/// What answers 200 once a Jaeger at this address is ready.
+#[must_use]
+pub fn ready(address: Ipv4Addr) -> String {
+    format!("http://{address}:13133/status")
 }
 
 /// The number of spans, those that came twice counted once.
