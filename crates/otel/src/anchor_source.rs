@@ -4,6 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use stagespan_model::{Clock, ClockAnchor};
 
+use crate::fork::PerProcess;
+
 /// Anchors are renewed after 10 s, so that a slewed wall clock is followed.
 const RENEWAL_NS: u64 = 10_000_000_000;
 
@@ -13,13 +15,13 @@ const RENEWAL_NS: u64 = 10_000_000_000;
 #[derive(Clone)]
 pub struct AnchorSource {
     clock: Arc<dyn Clock>,
-    current: Arc<Mutex<Option<ClockAnchor>>>,
+    current: Arc<PerProcess<Mutex<Option<ClockAnchor>>>>,
 }
 
 impl AnchorSource {
     /// Anchors of this clock. Nothing is read yet.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, current: Arc::default() }
+        Self { clock, current: Arc::new(PerProcess::new(Mutex::default(), Mutex::default)) }
     }
 
     /// The anchor in force, read afresh if it has come of age.
@@ -36,7 +38,7 @@ impl AnchorSource {
 
     fn refresh(&self) -> (ClockAnchor, bool) {
         // The value is replaced as a whole, so a panic elsewhere can't have left it half-written.
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.get().lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(anchor) = *current {
             // One clock, which never goes back: an age that can't be told is no age.
             let age_ns = self.clock.now().duration_since(anchor.monotonic()).ok().flatten().unwrap_or(0);
@@ -52,7 +54,7 @@ impl AnchorSource {
 
 impl std::fmt::Debug for AnchorSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AnchorSource").field("current", &self.current).finish_non_exhaustive()
+        f.debug_struct("AnchorSource").field("current", self.current.get()).finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,6 @@ mod isolation;
 mod json_file;
 mod outcome;
 mod pipe;
-mod probe;
 mod receiver;
 mod retry;
 mod seen_ids;
@@ -28,7 +27,9 @@ pub(crate) use batch::Batch;
 pub(crate) use outcome::{Outcome, OutcomeKind};
 pub use pipe::FlushError;
 pub(crate) use pipe::{Entry, Pipe};
-pub use probe::{ProbeCause, ProbeOutcome, probe};
 pub(crate) use transport::Opening;
 pub use transport::TransportError;
-pub(crate) use worker::Seed;
+pub(crate) use worker::Plan;
+
+/// The pipe of whichever process asks: a forked child has its own.
+pub(crate) type SharedPipe = std::sync::Arc<crate::fork::PerProcess<std::sync::Arc<Pipe>>>;

@@ -14,7 +14,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use crate::account::{Account, count};
 use crate::anchor_source::AnchorSource;
 use crate::config::{Activation, Config, Output, Propagator, Reading, RootSampler, Sampler, TraceShape};
-use crate::export::{Entry, FlushError, Opening, Pipe, Seed, TransportError};
+use crate::export::{Entry, FlushError, Opening, Pipe, Plan, SharedPipe, TransportError};
+use crate::fork::PerProcess;
 use crate::id_source::OsIds;
 use crate::processor::{IntoPipe, RequestTimings};
 use crate::span::limits;
@@ -54,6 +55,10 @@ pub enum TraceOutput {
 ///
 /// Clones share everything. While it is off, every method is a no-op that reads no clock and
 /// starts no thread. While it is on, a thread is started with the first span, and not before.
+///
+/// A forked child goes on with a queue, a thread and an account of its own, under its own
+/// `process.pid`; what its parent has in flight is exported by the parent alone. A trace file is
+/// not shared: the child writes one beside it, named with its pid.
 #[derive(Clone)]
 pub struct Layer {
     pub(crate) inner: Option<Arc<Inner>>,
@@ -65,7 +70,7 @@ pub(crate) struct Inner {
     pub(crate) shape: TraceShape,
     pub(crate) propagators: Vec<Propagator>,
     pub(crate) host_id: Arc<str>,
-    pub(crate) pipe: Arc<Pipe>,
+    pub(crate) pipe: SharedPipe,
     pub(crate) timings: RequestTimings,
     /// The `request` spans' own subscriber: they need no other, and disturb none.
     pub(crate) dispatch: Dispatch,
@@ -128,16 +133,17 @@ impl Layer {
             log_level: log,
             long_wait: _,
         } = config;
-        let (attempt_timeout, output) = match output {
+        let (attempt_timeout, shown_output) = match &output {
             Output::Otlp(otlp) => (otlp.timeout, TraceOutput::Receiver(otlp.printable_endpoint())),
             Output::Console => (None, TraceOutput::Console),
-            Output::OtlpJsonFile(path) => (None, TraceOutput::File(path)),
+            Output::OtlpJsonFile(path) => (None, TraceOutput::File(path.clone())),
         };
         let host_id = Arc::from(resource.host_id.as_str());
-        let resource = Arc::new(resource);
-        let pipe =
-            Pipe::new(Seed { opening, batch, span_limits, log, attempt_timeout, resource, service_name });
-        let timings = RequestTimings::default();
+        let plan = Plan { batch, span_limits, log, attempt_timeout, resource, service_name };
+        let pipe = Pipe::new(plan.clone(), opening);
+        let in_child = move || Pipe::new(plan.in_child(), Opening::InChild(Box::new(output.clone())));
+        let pipe = Arc::new(PerProcess::new(pipe, in_child));
+        let timings = RequestTimings::new();
         let provider = SdkTracerProvider::builder()
             .with_sampler(sdk_sampler(sampler))
             .with_id_generator(OsIds)
@@ -160,7 +166,7 @@ impl Layer {
                 dispatch,
                 tracer,
                 detail,
-                output,
+                output: shown_output,
             })),
         }
     }
@@ -201,7 +207,7 @@ impl Layer {
 
     /// What became of every span so far.
     pub fn stats(&self) -> Account {
-        self.inner.as_ref().map(|inner| inner.pipe.ledger.account()).unwrap_or_default()
+        self.inner.as_ref().map(|inner| inner.pipe.get().ledger.account()).unwrap_or_default()
     }
 
     /// Waits until everything that was produced before the call is exported, `within` at the longest.
@@ -209,7 +215,7 @@ impl Layer {
     /// # Errors
     /// What could not be exported in time, or at all. Never `Ok` while something is missing.
     pub fn flush(&self, within: Duration) -> Result<(), FlushError> {
-        self.inner.as_ref().map_or(Ok(()), |inner| inner.pipe.flush(within))
+        self.inner.as_ref().map_or(Ok(()), |inner| inner.pipe.get().flush(within))
     }
 
     /// Exports what there is, `within` at the longest, and ends the layer; what is produced later
@@ -218,7 +224,7 @@ impl Layer {
     /// # Errors
     /// As [`Layer::flush`]; what was not out in time is dropped.
     pub fn shutdown(&self, within: Duration) -> Result<(), FlushError> {
-        self.inner.as_ref().map_or(Ok(()), |inner| inner.pipe.shutdown(within))
+        self.inner.as_ref().map_or(Ok(()), |inner| inner.pipe.get().shutdown(within))
     }
 }
 
@@ -226,7 +232,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Without blocking whoever drops it, which may be an async task: the worker finishes on
         // its own, if the process lives that long.
-        self.pipe.close(Instant::now() + DROP_DEADLINE);
+        self.pipe.get().close(Instant::now() + DROP_DEADLINE);
     }
 }
 
@@ -247,12 +253,13 @@ fn sdk_sampler(sampler: Sampler) -> Box<dyn ShouldSample> {
 
 /// The hot path's end: a push, or nothing.
 struct Sink {
-    pipe: Option<Arc<Pipe>>,
+    pipe: Option<SharedPipe>,
 }
 
 impl RecordSink for Sink {
     fn record(&self, record: StageRecord) {
         let Some(pipe) = &self.pipe else { return };
+        let pipe = pipe.get();
         if record.is_sampled() {
             pipe.push(Entry::Stage(record));
         } else {
@@ -262,7 +269,7 @@ impl RecordSink for Sink {
 
     fn refused(&self, reason: Refusal) {
         let Some(pipe) = &self.pipe else { return };
-        let counters = &pipe.ledger.counters;
+        let counters = &pipe.get().ledger.counters;
         count(match reason {
             Refusal::TooManyLive => &counters.too_many_live,
             Refusal::NeverQueued => &counters.never_queued,

@@ -11,7 +11,8 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData, SpanProcessor};
 use stagespan_model::{ClockAnchor, Instant};
 
-use crate::export::{Entry, Pipe};
+use crate::export::{Entry, SharedPipe};
+use crate::fork::{self, PerProcess};
 use crate::span::unix_time;
 
 /// When a `request` span really began and ended, on the monotonic clock.
@@ -31,13 +32,17 @@ pub(crate) struct RequestTiming {
 /// tracing-opentelemetry stamps spans with wall time, so a step of the wall clock in mid-request
 /// would change their length, and put them beside their stages. Hence the true times are kept here
 /// until the span ends.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RequestTimings(Arc<Mutex<HashMap<SpanId, RequestTiming>>>);
+#[derive(Clone)]
+pub(crate) struct RequestTimings(Arc<PerProcess<Mutex<HashMap<SpanId, RequestTiming>>>>);
 
 impl RequestTimings {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(PerProcess::new(Mutex::default(), Mutex::default)))
+    }
+
     fn table(&self) -> MutexGuard<'_, HashMap<SpanId, RequestTiming>> {
         // Insertions and removals are whole even if a panic unwinds through them.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.get().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn insert(&self, span: SpanId, timing: RequestTiming) {
@@ -58,7 +63,7 @@ impl RequestTimings {
 /// The only processor of our tracer provider: rewrites the times of `request`, and hands every
 /// finished span to the queue that the stages' records go through. One pipeline, one account.
 pub(crate) struct IntoPipe {
-    pub(crate) pipe: Arc<Pipe>,
+    pub(crate) pipe: SharedPipe,
     pub(crate) timings: RequestTimings,
 }
 
@@ -72,13 +77,14 @@ impl SpanProcessor for IntoPipe {
     fn on_start(&self, _span: &mut Span, _cx: &Context) {}
 
     fn on_end(&self, mut span: SpanData) {
-        if !span.span_context.is_sampled() {
+        // What a parent began before it forked, the parent ends; the child has only a copy.
+        if !span.span_context.is_sampled() || !fork::is_ours(span.start_time) {
             return;
         }
         if let Some(timing) = self.timings.remove(span.span_context.span_id()) {
             retime(&mut span, &timing);
         }
-        self.pipe.push(Entry::Live(Box::new(span)));
+        self.pipe.get().push(Entry::Live(Box::new(span)));
     }
 
     fn force_flush(&self) -> OTelSdkResult {

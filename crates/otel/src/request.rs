@@ -15,6 +15,7 @@ use crate::account::count;
 use crate::attributes as name;
 use crate::config::TraceShape;
 use crate::door::{self, Caller};
+use crate::fork;
 use crate::id_source;
 use crate::layer::{Inner, Layer};
 use crate::processor::RequestTiming;
@@ -65,13 +66,16 @@ pub struct Assigned {
 
 /// The live span of one request, from its door until it ends by [`RequestSpan::end`] or is dropped.
 ///
-/// It may be moved between threads. Its times are the monotonic clock's, placed by its anchor.
+/// It may be moved between threads. Its times are the monotonic clock's, placed by its anchor. In a
+/// forked child the copy of a parent's request does nothing: the parent's own is exported.
 #[must_use = "the request's span ends when this is dropped"]
 pub struct RequestSpan {
     live: Option<Box<Live>>,
 }
 
 struct Live {
+    /// Which process in a line of forks it was opened in.
+    generation: u64,
     layer: Arc<Inner>,
     span: tracing::Span,
     context: Context,
@@ -106,7 +110,7 @@ impl Live {
         H: IntoIterator<Item = (&'h str, &'h str)>,
     {
         let RequestOpening { request_id, headers, door } = opening;
-        let counters = &layer.pipe.ledger.counters;
+        let counters = &layer.pipe.get().ledger.counters;
         let (request_id, was_changed) = RequestId::sanitized(request_id);
         if was_changed {
             count(&counters.cut_request_ids);
@@ -138,11 +142,12 @@ impl Live {
         };
         let tracestate = Some(sdk.trace_state().header()).filter(|s| !s.is_empty()).map(Arc::from);
         if sdk.is_sampled() {
-            layer.pipe.worker();
+            layer.pipe.get().worker();
             let timing = RequestTiming { anchor, start, end: None, flags: span_ref.flags };
             layer.timings.insert(sdk.span_id(), timing);
         }
-        Self { layer, span, context, span_ref, tracestate, request_id, anchor, assigned: Vec::new() }
+        let (generation, assigned) = (fork::generation(), Vec::new());
+        Self { generation, layer, span, context, span_ref, tracestate, request_id, anchor, assigned }
     }
 
     fn assign(&mut self, target: StageTarget<'_>) -> Assigned {
@@ -221,20 +226,28 @@ impl Live {
 }
 
 impl RequestSpan {
+    fn live(&self) -> Option<&Live> {
+        self.live.as_deref().filter(|live| live.generation == fork::generation())
+    }
+
+    fn live_mut(&mut self) -> Option<&mut Live> {
+        self.live.as_deref_mut().filter(|live| live.generation == fork::generation())
+    }
+
     /// Assigns a stage its ids, in the shape that `STAGESPAN_TRACE_SHAPE` and the clocks ask for.
     ///
     /// Call it once per stage and engine-core request, upstream stages first: a retry is given new
     /// ids, an update of a running request keeps the first. A stage that is known to emit nothing
     /// is not assigned at all, so that nothing ever links to it.
     pub fn assign(&mut self, target: StageTarget<'_>) -> Assigned {
-        self.live.as_mut().map(|live| live.assign(target)).unwrap_or_default()
+        self.live_mut().map(|live| live.assign(target)).unwrap_or_default()
     }
 
     /// Takes note that a stage refused to join: gives its context a trace of its own, links
     /// `request` to that, and counts it.
     pub fn join_refused(&mut self, stage: &StageName, context: &mut StageContext) {
-        let Some(live) = &mut self.live else { return };
-        count(&live.layer.pipe.ledger.counters.refused_joins);
+        let Some(live) = self.live_mut() else { return };
+        count(&live.layer.pipe.get().ledger.counters.refused_joins);
         let assigned = live.assigned.iter_mut().find(|a| a.span == context.span);
         *context = refused(context.clone());
         let companion_role = assigned.and_then(|assigned| {
@@ -247,39 +260,39 @@ impl RequestSpan {
 
     /// The anchor of all of the request's times, and of stages that joined it.
     pub fn anchor(&self) -> Option<ClockAnchor> {
-        self.live.as_ref().map(|live| live.anchor)
+        self.live().map(|live| live.anchor)
     }
 
     /// The request's trace.
     pub fn trace_id(&self) -> Option<TraceId> {
-        self.live.as_ref().map(|live| live.span_ref.trace_id)
+        self.live().map(|live| live.span_ref.trace_id)
     }
 
     /// The request's span.
     pub fn span_ref(&self) -> Option<SpanRef> {
-        self.live.as_ref().map(|live| live.span_ref)
+        self.live().map(|live| live.span_ref)
     }
 
     /// The request's id as it stands in attributes.
     pub fn request_id(&self) -> Option<&RequestId> {
-        self.live.as_ref().map(|live| &live.request_id)
+        self.live().map(|live| &live.request_id)
     }
 
     /// Whether the request and its stages are exported.
     pub fn is_sampled(&self) -> bool {
-        self.live.as_ref().is_some_and(|live| live.span_ref.is_sampled())
+        self.live().is_some_and(|live| live.span_ref.is_sampled())
     }
 
     /// Marks the request as failed. The message is for people; it must hold nothing of the payload.
     pub fn fail(&self, error: ErrorType, message: &str) {
-        let Some(live) = &self.live else { return };
+        let Some(live) = self.live() else { return };
         live.span.set_attribute(name::ERROR_TYPE, error.as_str());
         live.span.set_status(Status::error(message.to_owned()));
     }
 
     /// The tokens that the request took and gave, as they would be billed.
     pub fn usage(&self, input_tokens: u64, output_tokens: u64) {
-        let Some(live) = &self.live else { return };
+        let Some(live) = self.live() else { return };
         let int = |tokens| i64::try_from(tokens).unwrap_or(i64::MAX);
         live.span.set_attribute(name::GEN_AI_INPUT_TOKENS, int(input_tokens));
         live.span.set_attribute(name::GEN_AI_OUTPUT_TOKENS, int(output_tokens));
@@ -288,13 +301,13 @@ impl RequestSpan {
     /// Runs `work` inside the request: spans that it opens become the request's children, if the
     /// program's subscriber has [`Layer::subscriber_layer`].
     pub fn in_scope<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _attached = self.live.as_ref().map(|live| live.context.clone().attach());
+        let _attached = self.live().map(|live| live.context.clone().attach());
         work()
     }
 
     /// Polls `future` inside the request, as [`RequestSpan::in_scope`] runs a closure.
     pub fn instrument<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
-        let context = self.live.as_ref().map_or_else(Context::current, |live| live.context.clone());
+        let context = self.live().map_or_else(Context::current, |live| live.context.clone());
         future.with_context(context)
     }
 
@@ -304,8 +317,11 @@ impl RequestSpan {
 
 impl Drop for RequestSpan {
     fn drop(&mut self) {
-        if let Some(live) = self.live.take() {
-            live.end(None);
+        match self.live.take() {
+            Some(live) if live.generation == fork::generation() => live.end(None),
+            // Its parts may be locked by a thread that this process does not have.
+            Some(parents) => std::mem::forget(parents),
+            None => {}
         }
     }
 }

@@ -44,6 +44,14 @@ pub fn detect_process(environment: &Environment) -> StageResource {
     }
 }
 
+/// The resource of a forked child, which has another pid than the one that was detected.
+pub(crate) fn in_child(parent: &StageResource) -> StageResource {
+    let pid = std::process::id();
+    let parents = &parent.service_instance_id;
+    let instance = parents.strip_suffix(&format!("-{}", parent.process_pid)).unwrap_or(parents);
+    StageResource { service_instance_id: format!("{instance}-{pid}"), process_pid: pid, ..parent.clone() }
+}
+
 /// Keys that have a field of their own, or that are the service's.
 fn is_own_field(key: &str) -> bool {
     [
@@ -151,6 +159,22 @@ mod tests {
         assert!(!own.host_id.is_empty() && !own.host_name.is_empty());
         assert_eq!(own.service_version, env!("CARGO_PKG_VERSION"));
         assert!(own.service_instance_id.ends_with(&std::process::id().to_string()));
+    }
+
+    #[test]
+    fn a_child_is_another_instance() {
+        let pid = std::process::id();
+        let parent = StageResource {
+            service_instance_id: "h-7".to_owned(),
+            process_pid: 7,
+            host_id: "machine".to_owned(),
+            ..StageResource::default()
+        };
+        let child = in_child(&parent);
+        assert_eq!((child.process_pid, child.service_instance_id), (pid, format!("h-{pid}")));
+        assert_eq!(child.host_id, "machine");
+        let named = StageResource { service_instance_id: "pod".to_owned(), ..parent };
+        assert_eq!(in_child(&named).service_instance_id, format!("pod-{pid}"));
     }
 
     #[test]

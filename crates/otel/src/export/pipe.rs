@@ -9,7 +9,8 @@ use crossbeam_queue::ArrayQueue;
 use opentelemetry_sdk::trace::SpanData;
 use stagespan_model::StageRecord;
 
-use super::worker::{self, Seed};
+use super::transport::Opening;
+use super::worker::{self, Plan, Seed};
 use crate::account::{DropReason, Ledger};
 use crate::report::LogLevel;
 
@@ -97,11 +98,11 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    pub(crate) fn new(seed: Seed) -> Arc<Self> {
-        let queue_entries = seed.batch.queue_entries.max(1);
+    pub(crate) fn new(plan: Plan, opening: Opening) -> Arc<Self> {
+        let queue_entries = plan.batch.queue_entries.max(1);
         // Most stages become three spans. Half a queue leaves producers room while the worker wakes.
-        let log = seed.log;
-        let wake_at = (seed.batch.export_batch_spans / 3).min(queue_entries / 2).max(1);
+        let wake_at = (plan.batch.export_batch_spans / 3).min(queue_entries / 2).max(1);
+        let log = plan.log;
         Arc::new(Self {
             queue: ArrayQueue::new(queue_entries),
             ledger: Ledger::default(),
@@ -110,7 +111,7 @@ impl Pipe {
             closed: AtomicBool::new(false),
             worker: OnceLock::new(),
             log,
-            seed: Mutex::new(Some(seed)),
+            seed: Mutex::new(Some(Seed { plan, opening })),
             state: Mutex::default(),
             changed: Condvar::new(),
         })

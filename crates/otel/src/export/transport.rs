@@ -1,6 +1,7 @@
 //! The seam between the worker and whatever takes the spans.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::config::{OtlpOutput, Output, Protocol};
@@ -26,6 +27,8 @@ pub(crate) enum Opening {
     Grpc(Box<Receiver>),
     Stdout,
     JsonFile(JsonFile),
+    /// A forked child's: checked only when there is something to send.
+    InChild(Box<Output>),
     /// For tests: whatever they want to see sent.
     #[cfg(test)]
     Custom(Box<dyn FnOnce() -> Box<dyn Transport> + Send>),
@@ -85,8 +88,40 @@ impl Opening {
             Self::Grpc(receiver) => Box::new(GrpcTransport::open(*receiver)?),
             Self::Stdout => Box::new(Stdout),
             Self::JsonFile(file) => Box::new(file),
+            Self::InChild(output) => match *output {
+                // Two processes can't write one file: the child has its own beside it.
+                Output::OtlpJsonFile(path) => {
+                    return Self::check(&Output::OtlpJsonFile(with_pid(&path)))?.open();
+                }
+                output => return Self::check(&output)?.open(),
+            },
             #[cfg(test)]
             Self::Custom(open) => open(),
         })
+    }
+}
+
+/// `trace.json` becomes `trace.<pid>.json`.
+fn with_pid(path: &Path) -> PathBuf {
+    let pid = std::process::id().to_string();
+    match path.extension() {
+        Some(extension) => {
+            let mut pid_and_extension = OsString::from(pid + ".");
+            pid_and_extension.push(extension);
+            path.with_extension(pid_and_extension)
+        }
+        None => path.with_extension(pid),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_childs_file_lies_beside_its_parents() {
+        let pid = std::process::id();
+        assert_eq!(with_pid(Path::new("/t/trace.json")), PathBuf::from(format!("/t/trace.{pid}.json")));
+        assert_eq!(with_pid(Path::new("trace")), PathBuf::from(format!("trace.{pid}")));
     }
 }

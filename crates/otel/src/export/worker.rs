@@ -23,7 +23,7 @@ use crate::config::{BatchLimits, SpanLimits};
 use crate::drop_log::DropLog;
 use crate::id_source;
 use crate::report::LogLevel;
-use crate::resource::ResourceKey;
+use crate::resource::{self, ResourceKey};
 use crate::span::{self, limits};
 
 /// Entries taken out of the queue at once.
@@ -33,16 +33,29 @@ const THROTTLE_MAX: Duration = Duration::from_secs(30);
 /// Resources whose exported form is kept; more means that stages come and go.
 const RESOURCES_MAX: usize = 256;
 
-/// What the worker needs to begin.
-pub(crate) struct Seed {
-    pub(crate) opening: Opening,
+/// What the worker is to do.
+#[derive(Clone)]
+pub(crate) struct Plan {
     pub(crate) batch: BatchLimits,
     pub(crate) span_limits: SpanLimits,
     pub(crate) log: LogLevel,
     /// The longest that one attempt may take.
     pub(crate) attempt_timeout: Option<Duration>,
-    pub(crate) resource: Arc<StageResource>,
+    pub(crate) resource: StageResource,
     pub(crate) service_name: String,
+}
+
+impl Plan {
+    /// The same for a forked child, which is another process.
+    pub(crate) fn in_child(&self) -> Self {
+        Self { resource: resource::in_child(&self.resource), ..self.clone() }
+    }
+}
+
+/// What the worker needs to begin.
+pub(super) struct Seed {
+    pub(super) plan: Plan,
+    pub(super) opening: Opening,
 }
 
 /// Runs until shutdown.
@@ -57,7 +70,8 @@ pub(super) fn run(pipe: &Arc<Pipe>, seed: Seed) {
     let _exit = Exit(pipe);
     // An export must not trace itself.
     let _suppressed = Context::enter_telemetry_suppressed_scope();
-    let Seed { opening, batch, span_limits, log, attempt_timeout, resource, service_name } = seed;
+    let Seed { plan, opening } = seed;
+    let Plan { batch, span_limits, log, attempt_timeout, resource, service_name } = plan;
     let transport = opening.open().map_err(|error| log.problem(&error.to_string())).ok();
     let mut worker = Worker {
         pipe,
@@ -98,7 +112,7 @@ struct Worker<'p> {
     span_limits: SpanLimits,
     log: LogLevel,
     attempt_timeout: Option<Duration>,
-    resource: Arc<StageResource>,
+    resource: StageResource,
     service_name: String,
     resources: HashMap<ResourceKey, Resource>,
     groups: Groups,
