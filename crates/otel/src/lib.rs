@@ -90,7 +90,7 @@ pub use config::{
 pub use contact::{Contact, ContactState};
 pub use context::TraceparentError;
 pub use environment::Environment;
-pub use export::{FlushError, TransportError};
+pub use export::{FlushError, ProbeCause, ProbeOutcome, TransportError, probe};
 pub use join::{Join, JoinRefusal, check_join};
 pub use layer::{Layer, StartError, TraceOutput};
 pub use report::LogLevel;
