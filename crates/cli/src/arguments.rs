@@ -20,6 +20,9 @@ pub(crate) enum Command {
     /// Replay real arrivals through three stage processes, and see why the second one queues
     #[command(long_about = DEMO_ABOUT, after_long_help = DEMO_AFTER)]
     Demo(DemoArguments),
+    /// Say what the environment asks for, and whether the receiver takes spans
+    #[command(long_about = DOCTOR_ABOUT, after_long_help = DOCTOR_AFTER)]
+    Doctor(DoctorArguments),
     /// Run one stage; the demo starts its stages so, with their orders on standard input
     #[command(hide = true)]
     Stage,
@@ -66,6 +69,14 @@ pub(crate) struct DemoArguments {
     /// Export nothing; the figures come from the engine's statistics all the same
     #[arg(long)]
     pub(crate) no_trace: bool,
+}
+
+/// Options of `stagespan doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// Print the findings as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Which built-in scenarios to run.
@@ -136,6 +147,21 @@ Examples:
 
 Exit codes: 0 done; 1 a stage was lost, or the trace file could not be written; 2 bad input, nothing
 was started; 130 or 143 after Ctrl-C or SIGTERM, with the stages ended and the trace file complete.";
+
+const DOCTOR_ABOUT: &str = "\
+Say what the environment asks for, and whether the receiver takes spans.
+
+Every value in force is shown with the variable that it comes from, and every value that can't be \
+used with what to do about it. Then the receiver is sent an export without any span, as a serving \
+process would send its spans. Values that may be secret are masked.";
+
+const DOCTOR_AFTER: &str = "\
+Run it where the traced process runs, with the same environment:
+  kubectl exec POD -- stagespan doctor
+  stagespan doctor --json | jq -r .state
+
+Exit codes: 0 good, or off; 1 the receiver doesn't take spans; 2 a value that nothing can stand in
+for. A value with a specified fallback is a warning, and changes no exit code.";
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,10 @@ const BAD_INPUT: u8 = 2;
 pub(crate) enum End {
     /// As asked.
     Done,
+    /// As asked, and the receiver turned out not to take spans.
+    Unreachable,
+    /// As asked, and the environment turned out to hold a value that can't be used.
+    Misconfigured,
     /// Taken back by a signal, after a clean end: 128 and the signal's number, as shells count.
     Signalled(Signal),
 }
@@ -70,7 +74,7 @@ pub(crate) fn exit_code(result: &Result<End, Failure>) -> ExitCode {
     ExitCode::from(match result {
         Ok(End::Done) => OK,
         Ok(End::Signalled(signal)) => signal.exit_code(),
-        Err(Failure::Failed(_)) => FAILURE,
-        Err(Failure::BadInput(_)) => BAD_INPUT,
+        Ok(End::Unreachable) | Err(Failure::Failed(_)) => FAILURE,
+        Ok(End::Misconfigured) | Err(Failure::BadInput(_)) => BAD_INPUT,
     })
 }

@@ -3,6 +3,7 @@
 mod arguments;
 mod arrivals;
 mod demo;
+mod doctor;
 mod exit;
 mod figures;
 mod json;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     log::to_stderr();
     let result = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Stage => stage::run(),
     };
     if let Err(failure) = &result {

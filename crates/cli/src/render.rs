@@ -12,13 +12,12 @@ mod waterfall;
 
 pub(crate) use comparison::comparison;
 pub(crate) use number::duration;
-pub(crate) use style::{DIM, STRONG, paint};
+pub(crate) use style::{BAD, DIM, GOOD, STRONG, WARNING, paint};
 pub(crate) use table::stage_table;
 pub(crate) use waterfall::waterfall;
 
 /// The widest line.
-#[cfg(test)]
-const COLUMNS_MAX: usize = 100;
+pub(crate) const COLUMNS_MAX: usize = 100;
 /// The most characters of a name in a column; longer ones are cut.
 const NAME_MAX: usize = 16;
 

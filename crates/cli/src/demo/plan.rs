@@ -88,7 +88,7 @@ fn tracing(arguments: &DemoArguments, environment: &Environment) -> Result<Traci
             reading => reading,
         },
     };
-    let Reading { activation, warnings, settings } = reading;
+    let Reading { activation, warnings, settings, log_level: _ } = reading;
     // Of what has a remedy a serving process would make the best and go on; here somebody is looking.
     let errors = activation.as_ref().err().map(|error| error.findings.as_slice()).unwrap_or_default();
     let findings: Vec<String> = errors.iter().chain(&warnings).map(ToString::to_string).collect();
@@ -123,7 +123,7 @@ mod tests {
         let words = ["stagespan", "demo"].iter().chain(words);
         match Arguments::try_parse_from(words).unwrap().command {
             Command::Demo(arguments) => arguments,
-            Command::Stage => unreachable!(),
+            Command::Doctor(_) | Command::Stage => unreachable!(),
         }
     }
 

@@ -17,6 +17,13 @@ pub(super) const QUEUED: Style = AnsiColor::Magenta.on_default();
 /// Time spent running.
 pub(super) const RUNNING: Style = AnsiColor::Green.on_default();
 
+/// What is as it should be.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
+/// What deserves a look.
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+/// What has to be mended.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+
 /// A text in a style.
 pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
