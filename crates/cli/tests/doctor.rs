@@ -3,6 +3,8 @@
 //!
 //! Each case runs against a listener of its own on a free port.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::Command;
@@ -93,9 +95,10 @@ const TIMEOUT: (&str, &str) = ("OTEL_EXPORTER_OTLP_TIMEOUT", "300");
 
 #[test]
 fn broken_set_ups() {
-    type Variables<'a> = &'a [(&'a str, &'a str)];
     // Peer, variables beside endpoint and headers, state, cause, words of what is said.
-    let table: Vec<((Peer, u16), Variables<'_>, &str, &str, &str)> = vec![
+    type Case =
+        ((Peer, u16), &'static [(&'static str, &'static str)], &'static str, &'static str, &'static str);
+    let table: Vec<Case> = vec![
         (answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"), &[], "ok", "ok", "takes spans"),
         (gone(), &[], "unreachable", "refused", "start the receiver"),
         (gone(), &[GRPC], "unreachable", "refused", "start the receiver"),
