@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail, ensure};
 use cargo_metadata::Message;
 
-use crate::{command, kafka};
 use crate::plan::Context;
 use crate::report::Verdict;
+use crate::{command, kafka};
 
 /// Whether what a feature's tests need is there.
 enum Need {
