@@ -24,8 +24,6 @@ mod transport;
 mod trouble;
 mod worker;
 
-pub(crate) use batch::Batch;
-pub(crate) use outcome::{Outcome, OutcomeKind};
 pub use pipe::FlushError;
 pub(crate) use pipe::{Entry, Pipe};
 pub use probe::{ProbeCause, ProbeOutcome, probe};

@@ -17,6 +17,7 @@ use crate::config::{Activation, Config, Output, Propagator, Reading, RootSampler
 use crate::export::{Entry, FlushError, Opening, Pipe, Plan, SharedPipe, TransportError};
 use crate::fork::PerProcess;
 use crate::id_source::OsIds;
+use crate::in_flight::{InFlight, RequestInFlight, StageFacts, StageWatch};
 use crate::processor::{IntoPipe, RequestTimings};
 use crate::span::limits;
 use crate::subscriber;
@@ -72,6 +73,7 @@ pub(crate) struct Inner {
     pub(crate) host_id: Arc<str>,
     pub(crate) pipe: SharedPipe,
     pub(crate) timings: RequestTimings,
+    in_flight: InFlight,
     /// The `request` spans' own subscriber: they need no other, and disturb none.
     pub(crate) dispatch: Dispatch,
     tracer: SdkTracer,
@@ -131,7 +133,7 @@ impl Layer {
             batch,
             span_limits,
             log_level: log,
-            long_wait: _,
+            long_wait,
         } = config;
         let (attempt_timeout, shown_output) = match &output {
             Output::Otlp(otlp) => (otlp.timeout, TraceOutput::Receiver(otlp.printable_endpoint())),
@@ -139,7 +141,16 @@ impl Layer {
             Output::OtlpJsonFile(path) => (None, TraceOutput::File(path.clone())),
         };
         let host_id = Arc::from(resource.host_id.as_str());
-        let plan = Plan { batch, span_limits, log, attempt_timeout, resource, service_name };
+        let in_flight = InFlight::new(Arc::clone(&clock), long_wait, log);
+        let plan = Plan {
+            batch,
+            span_limits,
+            log,
+            attempt_timeout,
+            resource,
+            service_name,
+            in_flight: in_flight.clone(),
+        };
         let pipe = Pipe::new(plan.clone(), opening);
         let in_child = move || Pipe::new(plan.in_child(), Opening::InChild(Box::new(output.clone())));
         let pipe = Arc::new(PerProcess::new(pipe, in_child));
@@ -163,6 +174,7 @@ impl Layer {
                 host_id,
                 pipe,
                 timings,
+                in_flight,
                 dispatch,
                 tracer,
                 detail,
@@ -203,6 +215,21 @@ impl Layer {
     /// Where the spans go.
     pub fn output(&self) -> TraceOutput {
         self.inner.as_ref().map_or(TraceOutput::Off, |inner| inner.output.clone())
+    }
+
+    /// A handle for the requests of one stage, through which the layer learns what they wait for
+    /// while they are not finished. A request that waits longer than
+    /// [`Config::long_wait`](crate::Config::long_wait) is warned of, once.
+    pub fn watch(&self, stage: StageFacts) -> StageWatch {
+        self.inner.as_ref().map_or_else(StageWatch::off, |inner| {
+            inner.in_flight.stage(stage).looked_after_by(Arc::clone(&inner.pipe))
+        })
+    }
+
+    /// The requests in flight on the stages that are watched, those queued first before the
+    /// others, `most` of them.
+    pub fn in_flight(&self, most: usize) -> Vec<RequestInFlight> {
+        self.inner.as_ref().map(|inner| inner.in_flight.oldest(most)).unwrap_or_default()
     }
 
     /// What became of every span so far.

@@ -8,12 +8,12 @@
 //! |---|---|
 //! | [`environment`] | the variables, as a value that can be passed in |
 //! | [`config`] | what the layer is told to do, read from them or made by hand |
-//! | [`contact`] | whether a receiver takes what it is sent |
 //! | [`layer`] | the layer itself: [`Layer::start`], flush, shutdown, account |
 //! | [`request`] | the live `request` span, and the ids it assigns to its stages |
 //! | [`stage_headers`] | the headers that carry a stage's context in the submit message |
 //! | [`join`] | whether a stage may join the request's trace |
 //! | [`anchor_source`] | the anchor in force, renewed every 10 s |
+//! | [`in_flight`] | requests that are not finished, and a warning for those that wait long |
 //! | [`resource`] | who a process is |
 //! | [`attributes`] | the names of every attribute |
 //! | [`account`] | what became of every span |
@@ -63,7 +63,6 @@ pub mod account;
 pub mod anchor_source;
 pub mod attributes;
 pub mod config;
-pub mod contact;
 mod context;
 mod door;
 mod drop_log;
@@ -71,6 +70,7 @@ pub mod environment;
 mod export;
 mod fork;
 mod id_source;
+pub mod in_flight;
 pub mod join;
 pub mod layer;
 mod processor;
@@ -87,10 +87,10 @@ pub use config::{
     Activation, Compression, Config, ConfigError, Finding, OffReason, OtlpOutput, Output, Protocol, Reading,
     Secret, Setting, Source, TraceShape,
 };
-pub use contact::{Contact, ContactState};
 pub use context::TraceparentError;
 pub use environment::Environment;
 pub use export::{FlushError, ProbeCause, ProbeOutcome, TransportError, probe};
+pub use in_flight::{InFlight, RequestInFlight, StageFacts, StageWatch, Wait, Watched};
 pub use join::{Join, JoinRefusal, check_join};
 pub use layer::{Layer, StartError, TraceOutput};
 pub use report::LogLevel;

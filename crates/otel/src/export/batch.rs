@@ -30,11 +30,6 @@ impl Batch {
         Self { content: Content::Spans { resource: Box::new(resource), spans }, len, encoded: None }
     }
 
-    /// A batch of no spans, to see whether it arrives.
-    pub(crate) fn empty() -> Self {
-        Self::of_message(ExportTraceServiceRequest::default(), 0)
-    }
-
     fn of_message(message: ExportTraceServiceRequest, len: u64) -> Self {
         Self { content: Content::Message(message), len, encoded: None }
     }

@@ -13,8 +13,6 @@ pub(crate) struct Outcome {
     pub(crate) retry_after: Option<Duration>,
     /// What to do about it.
     pub(crate) kind: OutcomeKind,
-    /// Whether somebody answered, in the protocol.
-    pub(crate) has_answer: bool,
     /// What happened, for the log. Never a header, never a body.
     pub(crate) message: String,
 }
@@ -38,19 +36,12 @@ impl Outcome {
     pub(crate) fn delivered(len: u64, rejected: u64, message: impl Into<String>) -> Self {
         let rejected = rejected.min(len);
         let accepted = len - rejected;
-        Self {
-            accepted,
-            rejected,
-            retry_after: None,
-            kind: OutcomeKind::Delivered,
-            has_answer: true,
-            message: message.into(),
-        }
+        Self { accepted, rejected, retry_after: None, kind: OutcomeKind::Delivered, message: message.into() }
     }
 
     /// None was taken, or nothing is known of it.
     pub(crate) fn lost(kind: OutcomeKind, message: impl Into<String>) -> Self {
-        Self { accepted: 0, rejected: 0, retry_after: None, kind, has_answer: false, message: message.into() }
+        Self { accepted: 0, rejected: 0, retry_after: None, kind, message: message.into() }
     }
 
     /// None was taken: so says the answer.
@@ -59,6 +50,6 @@ impl Outcome {
         retry_after: Option<Duration>,
         message: impl Into<String>,
     ) -> Self {
-        Self { retry_after, has_answer: true, ..Self::lost(kind, message) }
+        Self { retry_after, ..Self::lost(kind, message) }
     }
 }

@@ -176,8 +176,9 @@ impl Pipe {
 
     // -- the worker's side
 
-    /// Sleeps until there is something to do, `delay` at the longest.
-    pub(super) fn wait(&self, delay: Duration) -> Wake {
+    /// Sleeps until there is something to do, `delay` at the longest. Calls `meanwhile` when it
+    /// begins, and as often as that asks for.
+    pub(super) fn wait(&self, delay: Duration, meanwhile: impl Fn() -> Option<Duration>) -> Wake {
         let until = Instant::now().checked_add(delay);
         loop {
             {
@@ -192,9 +193,12 @@ impl Pipe {
             if self.signalled.swap(false, Ordering::SeqCst) || self.queue.len() >= self.wake_at {
                 return Wake::Work;
             }
-            match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                Some(Duration::ZERO) => return Wake::Work,
-                Some(left) => thread::park_timeout(left),
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Wake::Work;
+            }
+            match [left, meanwhile()].into_iter().flatten().min() {
+                Some(pause) => thread::park_timeout(pause),
                 None => thread::park(),
             }
         }

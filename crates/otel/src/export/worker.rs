@@ -22,6 +22,7 @@ use crate::account::{DropReason, count};
 use crate::config::{BatchLimits, SpanLimits};
 use crate::drop_log::DropLog;
 use crate::id_source;
+use crate::in_flight::InFlight;
 use crate::report::LogLevel;
 use crate::resource::{self, ResourceKey};
 use crate::span::{self, limits};
@@ -43,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) resource: StageResource,
     pub(crate) service_name: String,
+    /// Where the worker looks for long waits.
+    pub(crate) in_flight: InFlight,
 }
 
 impl Plan {
@@ -71,7 +74,7 @@ pub(super) fn run(pipe: &Arc<Pipe>, seed: Seed) {
     // An export must not trace itself.
     let _suppressed = Context::enter_telemetry_suppressed_scope();
     let Seed { plan, opening } = seed;
-    let Plan { batch, span_limits, log, attempt_timeout, resource, service_name } = plan;
+    let Plan { batch, span_limits, log, attempt_timeout, resource, service_name, in_flight } = plan;
     let transport = opening.open().map_err(|error| log.problem(&error.to_string())).ok();
     let mut worker = Worker {
         pipe,
@@ -82,6 +85,7 @@ pub(super) fn run(pipe: &Arc<Pipe>, seed: Seed) {
         attempt_timeout,
         resource,
         service_name,
+        in_flight,
         resources: HashMap::new(),
         groups: Groups::default(),
         seen_ids: SeenIds::default(),
@@ -114,6 +118,7 @@ struct Worker<'p> {
     attempt_timeout: Option<Duration>,
     resource: StageResource,
     service_name: String,
+    in_flight: InFlight,
     resources: HashMap<ResourceKey, Resource>,
     groups: Groups,
     seen_ids: SeenIds,
@@ -127,7 +132,10 @@ struct Worker<'p> {
 impl Worker<'_> {
     fn run(&mut self) {
         loop {
-            let wake = self.pipe.wait(self.batch.schedule_delay);
+            let wake = self.pipe.wait(self.batch.schedule_delay, || {
+                self.in_flight.look();
+                self.in_flight.looks_again_in()
+            });
             if self.drain().is_err() {
                 return;
             }
@@ -250,6 +258,8 @@ impl Worker<'_> {
                 return Err(Undelivered::Lost(limits.reason()));
             }
             attempt += 1;
+            // A receiver that hangs must not hide a stage that does.
+            self.in_flight.look();
             let within = [left, self.attempt_timeout].into_iter().flatten().min();
             let outcome = self.attempt(batch, within);
             let now = Instant::now();
