@@ -50,7 +50,6 @@ impl State {
             let Some(handle) = queue.arrivals.pop_front(requests) else { return };
             if requests[handle].is_blocked() {
                 queue.block_back(requests, handle);
-                self.note_unstampable(handle);
             } else if requests[handle].status == Status::Grammar || passes(self, handle) {
                 // A request whose grammar is compiled is scheduling's to wake; vLLM-Omni's gates
                 // leave it alone until then.

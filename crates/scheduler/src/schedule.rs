@@ -20,11 +20,7 @@ impl State {
         // Each goes before the one preempted before it. While admission is deferred vLLM-Omni
         // collects them in a queue of its own, whose order it turns round when it puts them back.
         let requeue: Vec<_> = if admit_none { preempted.into_iter().rev().collect() } else { preempted };
-        for handle in requeue {
-            self.enqueue_front(handle);
-            let (queue, _) = self.queue(QueueId::Fresh);
-            queue.recheck.push(handle);
-        }
+        requeue.into_iter().for_each(|handle| self.enqueue_front(handle));
         self.book(&plan);
         plan
     }

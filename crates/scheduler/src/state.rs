@@ -47,8 +47,6 @@ pub(crate) struct State {
     pub(crate) relocate: Vec<RequestHandle>,
     /// Requests that this gate pass let through, into a waiting queue or back into `running`.
     pub(crate) passed: Vec<RequestHandle>,
-    /// Requests that passed and could not be stamped yet.
-    pub(crate) unstampable: Vec<RequestHandle>,
     /// When the last gate pass was stamped.
     pub(crate) last_pass_at: Option<Instant>,
     /// Requests whose input ended with nothing to run.
@@ -88,7 +86,6 @@ impl State {
             failures: Vec::new(),
             relocate: Vec::new(),
             passed: Vec::new(),
-            unstampable: Vec::new(),
             last_pass_at: None,
             leaving: Vec::new(),
             runnable: 0,

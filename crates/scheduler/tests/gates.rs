@@ -416,3 +416,56 @@ fn a_stamp_never_travels_without_events() {
     let last = rig.sent.iter().rfind(|output| output.handle == a && output.is_last()).unwrap();
     assert_eq!((last.events.len(), last.input_ready), (0, None), "{last:?}");
 }
+
+#[test]
+fn the_resolution_begins_with_the_request_if_it_came_after_the_last_pass() {
+    let mut rig = Rig::ar(Gate::FullPayload);
+    rig.step();
+    rig.clock.advance_ms(20);
+    let a = rig.add(8, 1);
+    rig.clock.advance_ms(5);
+    rig.payload(a);
+    rig.step();
+    let resolution = rig.story(a).resolution_ns.unwrap();
+    assert!((5 * MS..5 * MS + 10).contains(&resolution), "{resolution}");
+}
+
+/// Scheduling wakes a request whose grammar is compiled without asking the gate. If it then finds
+/// no room for it, the gate has its say after all.
+#[test]
+fn a_woken_request_that_finds_no_room_goes_through_the_gate() {
+    for gate in [Gate::FullPayload, Gate::AsyncChunk] {
+        let mut rig = Rig::new(SchedulerKind::Ar, gate, |c| {
+            c.kv_blocks = 4;
+            c.max_model_len = 64;
+        });
+        let a = rig.add(40, 2);
+        rig.step();
+        rig.payload(a);
+        rig.last_chunk(a, 1);
+        rig.step();
+        let g = rig.add_new(NewRequest {
+            prompt_tokens: 30,
+            max_tokens: 1,
+            grammar_pending: true,
+            ..Default::default()
+        });
+        let h = rig.add_new(NewRequest {
+            prompt_tokens: 30,
+            max_tokens: 1,
+            grammar_pending: true,
+            ..Default::default()
+        });
+        rig.scheduler.grammar_ready(g);
+        let plan = rig.plan();
+        assert_eq!(plan.scheduled.len(), 1, "{gate:?}: no KV space beside a");
+        rig.update(plan);
+        assert!(rig.step().is_empty(), "{gate:?}: g is held");
+        assert_eq!((rig.scheduler.counts().held, rig.scheduler.counts().ready), (1, 0), "{gate:?}");
+        rig.payload(g);
+        rig.last_chunk(g, 1);
+        assert_eq!(rig.step(), [(g, 30)], "{gate:?}");
+        assert_eq!(rig.story(g).split().map(|(_, ready_queued)| ready_queued), Some(1), "{gate:?}");
+        assert!(rig.scheduler.contains(h));
+    }
+}
