@@ -26,6 +26,16 @@ pub(crate) fn check(context: &Context) -> anyhow::Result<Verdict> {
     let files = read(&folder)?;
     let mut findings: Vec<String> = files.iter().flat_map(|(name, text)| complaints(name, text)).collect();
     findings.extend(agreement::complaints(&files));
+    let guides = context.root.join("docs");
+    for entry in fs::read_dir(&guides).with_context(|| format!("cannot read {}", guides.display()))? {
+        let path = entry.with_context(|| format!("cannot read {}", guides.display()))?.path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let unknown = agreement::unknown_attributes(&text);
+            findings.extend(unknown.map(|unknown| format!("{}: no span has `{unknown}`", path.display())));
+        }
+    }
     let note = match verdict(&findings, format!("{} files parse and agree", files.len()))? {
         Verdict::Passed { note } => note,
         other => return Ok(other),
