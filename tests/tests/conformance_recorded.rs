@@ -1,6 +1,8 @@
 //! Our schedulers held to what the real ones did, without the real ones: recorded workloads of every family, and those
 //! that once failed.
 
+#![expect(clippy::expect_used, reason = "in a test a panic is the report")]
+
 use std::collections::BTreeSet;
 
 use stagespan_tests::conformance::Recording;
