@@ -8,6 +8,7 @@
 //! | `checks` | the steps written here: toolchain, layout of the source, crate arrows, configuration files |
 //! | `demo` | the README's first command |
 //! | `end_to_end` | which back ends are there, and the tests that need them |
+//! | `rate` | how much two cores carry |
 //! | `cache`, `jaeger`, `collector`, `kafka`, `vllm_omni`, `cargo_deny` | tools built once, outside the checkout |
 //! | `conformance` | our schedulers held to vLLM-Omni's, with as many workloads as wanted |
 //! | `command` | child processes whose output is passed through |
@@ -27,6 +28,7 @@ mod end_to_end;
 mod jaeger;
 mod kafka;
 mod plan;
+mod rate;
 mod report;
 mod vllm_omni;
 

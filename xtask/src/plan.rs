@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use cargo_metadata::{Metadata, MetadataCommand};
 
 use crate::report::{Report, Verdict};
-use crate::{cache, cargo_deny, cargo_steps, checks, collector, demo, end_to_end, jaeger, vllm_omni};
+use crate::{cache, cargo_deny, cargo_steps, checks, collector, demo, end_to_end, jaeger, rate, vllm_omni};
 
 /// One named check.
 pub(crate) struct Step {
@@ -58,6 +58,7 @@ pub(crate) const DEEP: &[Step] = &[
         about: "property tests with far more cases, optimized",
         run: cargo_steps::properties,
     },
+    Step { name: "rate", about: "10,000 request-stages a second for a minute", run: rate::check },
 ];
 
 /// What steps share.
