@@ -24,6 +24,7 @@ pub(super) fn complaints(files: &Files) -> Vec<String> {
             found.extend(compose_complaints(name, text, files));
         }
     }
+    found.extend(collector_complaints(files));
     found.extend(tempo_complaints(files));
     found.into_iter().map(|complaint| format!("collector-config/{complaint}")).collect()
 }
@@ -139,6 +140,29 @@ fn has_port(text: &str, port: &str) -> bool {
     let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_digit());
     let leads = |before: &str| before.ends_with([':', ' ', '-']);
     text.match_indices(port).any(|(at, _)| leads(&text[..at]) && ends(&text[at + port.len()..]))
+}
+
+/// Collectors in containers: their release is the one that the files are tested with, and what Kubernetes sets is read.
+fn collector_complaints(files: &Files) -> Vec<String> {
+    const IMAGE: &str = "image: otel/opentelemetry-collector-contrib:";
+    let release = files.get("builder.yaml").and_then(|text| values_after(text, "  version: ").next());
+    let mut found = Vec::new();
+    for (name, text) in files {
+        for tag in values_after(text, IMAGE).filter(|tag| release.is_some_and(|release| release != *tag)) {
+            found.push(format!("{name}: the collector's image is {tag}, and builder.yaml's release another"));
+        }
+        if !name.starts_with("kubernetes/") {
+            continue;
+        }
+        let is_ours = |variable: &&str| ["AGENT_", "LB_", "SAMPLER_"].iter().any(|p| variable.starts_with(p));
+        for variable in values_after(text, "- name: ").filter(is_ours) {
+            let reference = format!("${{env:{variable}:-");
+            if !files.values().any(|text| text.contains(&reference)) {
+                found.push(format!("{name}: sets {variable}, which no file reads"));
+            }
+        }
+    }
+    found
 }
 
 /// Tempo's Docker file against Prometheus' targets, Grafana's data sources, the dashboard and the tenant.

@@ -54,6 +54,24 @@ fn attributes_are_those_of_the_layer() {
     );
 }
 
+#[test]
+fn containers_run_the_tested_release_and_set_what_is_read() {
+    let with = |image: &str, variable: &str| {
+        let pod = format!(
+            "  image: otel/opentelemetry-collector-contrib:{image}\n  - name: {variable}\n  - name: POD\n"
+        );
+        let entries = [
+            ("builder.yaml", "dist:\n  version: 0.161.0\n"),
+            ("agent.yaml", "endpoint: ${env:AGENT_NEXT:-127.0.0.2:4317}\n"),
+            ("kubernetes/agent.yaml", pod.as_str()),
+        ];
+        complaints(&files(&entries)).join("\n")
+    };
+    assert_eq!(with("0.161.0", "AGENT_NEXT"), "");
+    assert!(with("0.160.0", "AGENT_NEXT").contains("image is 0.160.0"));
+    assert!(with("0.161.0", "AGENT_NXT").contains("sets AGENT_NXT, which no file reads"));
+}
+
 fn tempo(change: (&str, &str)) -> String {
     let entries = [
         ("docker-compose.tempo.yaml", "services:\n  collector:\n    image: c\n  tempo:\n    image: t\n"),
