@@ -73,7 +73,7 @@ fn trace_files() -> anyhow::Result<()> {
         (&[HEADER, "2023-11-16 18:15:47,-5,1"].concat(), &["line 3", "column 21", "-5"]),
         (&[HEADER, "2023-11-16 18:15:47,5,0"].concat(), &["line 3", "column 23", "GeneratedTokens"]),
         (&[HEADER, "2023-11-16 18:15:47,5"].concat(), &["line 3", "GeneratedTokens"]),
-        (&[HEADER, "2023-11-16 18:15:47,5,6,7"].concat(), &["line 3", "column 24"]),
+        (&[HEADER, "2023-11-16 18:15:47,5,6,7"].concat(), &["line 3", "column 25"]),
         (&[HEADER, "2023-11-16 18:15:47,99999999999999999999,6"].concat(), &["line 3", "column 21"]),
     ];
     for (text, expected) in cases {
