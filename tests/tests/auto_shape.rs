@@ -39,6 +39,7 @@ fn every_figure_is_exact_from_the_scheduler_to_jaeger() -> anyhow::Result<()> {
         as_the_orchestrator_says(request, outcome).with_context(|| format!("request {}", request.id))?;
     }
     check_resolve(&spans)?;
+    println!("{} spans of {REQUESTS} requests in {:.2?}: {}", spans.len(), finished.took, finished.account);
     three_processes(&requests, &finished)?;
     both_waits_and_zeros_occur(&requests)?;
 

@@ -67,7 +67,13 @@ fn killed(lost: &str, connector: &str) -> anyhow::Result<()> {
         spans.len(),
         ended.stderr
     );
-    check_requests(&group(&spans)?, lost, process.pid)
+    let requests = group(&spans)?;
+    let in_flight = requests.iter().filter(|request| request.request.status != Status::Unset).count();
+    println!(
+        "{lost}: {took:.2?} from the kill to the end, {in_flight} of {} requests in flight",
+        requests.len()
+    );
+    check_requests(&requests, lost, process.pid)
 }
 
 fn of_service(jaeger: &Jaeger) -> anyhow::Result<Vec<Span>> {

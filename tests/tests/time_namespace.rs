@@ -112,6 +112,7 @@ fn its_figures_are_those_of_the_same_run_on_one_clock() -> anyhow::Result<()> {
     let one_clock = group(&pipeline_run::spans_of(&jaeger, &finished.account)?)?;
     let (_, _, apart) = run("auto")?;
     let (one_clock, apart) = (longest_queued_ns(&one_clock)?, longest_queued_ns(&apart)?);
+    println!("the talker's longest queued time: {one_clock} ns on one clock, {apart} ns apart");
     // Machines have moods; an offset of 100,000 s is eight orders of magnitude.
     ensure!(apart < one_clock * 1000 && one_clock < apart * 1000, "{apart} ns against {one_clock} ns");
     Ok(())

@@ -81,7 +81,7 @@ pub(crate) fn ensure_built(
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            println!("waiting for another process that builds {folder}");
+            eprintln!("waiting for another process that builds {folder}");
             lock.lock().with_context(|| format!("cannot lock {}", lock_path.display()))?;
         }
         Err(TryLockError::Error(error)) => {
@@ -100,7 +100,8 @@ pub(crate) fn ensure_built(
         }
     }
     fs::create_dir(&partial).with_context(|| format!("cannot create {}", partial.display()))?;
-    println!("building {folder} into {}", root.display());
+    // Not on standard output: what asks for a tool prints its path there, and nothing else.
+    eprintln!("building {folder} into {}", root.display());
     let built = build(&partial).with_context(|| format!("building {folder} failed"));
     if built.is_err() {
         // The error of the build is the one to report; a folder left behind is removed by the next build.

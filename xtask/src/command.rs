@@ -27,10 +27,10 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
 /// If it cannot be started, or ends with anything but exit code 0.
 pub(crate) fn run_quietly(command: &mut Command) -> anyhow::Result<()> {
     let shown = shown(command);
-    println!("$ {shown}");
+    eprintln!("$ {shown}");
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("`{shown}` did not start"))?;
     if !output.status.success() {
-        println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        eprintln!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         bail!("`{shown}` ended with {}", output.status);
     }
     Ok(())
