@@ -188,6 +188,22 @@ fn events_that_do_not_fit_change_nothing() {
 }
 
 #[test]
+fn the_names_of_what_is_ignored() {
+    let all = [Ignored::ForeignClock, Ignored::OutOfOrder, Ignored::Repeated];
+    assert_eq!(all.map(Ignored::as_str), ["foreign_clock", "out_of_order", "repeated"]);
+    let texts = all.map(|ignored| ignored.to_string());
+    assert!(texts[0].contains("another clock"), "{texts:?}");
+    assert!(texts[1].contains("before what it must follow"), "{texts:?}");
+    assert!(texts[2].contains("already stamped"), "{texts:?}");
+}
+
+#[test]
+fn only_phases_that_were_never_filled_are_empty() {
+    assert!(Phases::default().is_empty());
+    assert!(!request(1.0, &[]).finish(s(2.0), End::Stop).phases(Detail::Waits).is_empty());
+}
+
+#[test]
 fn which_wait_a_request_is_in() {
     let mut timeline = request(1.0, &[]);
     assert_eq!(timeline.waiting_for(), Some(PhaseKind::InputWait));
