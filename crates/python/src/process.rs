@@ -123,7 +123,7 @@ impl Process {
         }
     }
 
-    /// Runs `work`, which may hand the first span over and so start the export thread.
+    /// Runs `work`, which may start the export thread: the first record does, or the first request.
     pub(crate) fn exporting<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.exporting.is_completed() {
             return work();

@@ -37,11 +37,10 @@ pub(crate) fn open_request(
         };
         let headers = arguments::headers(headers)?;
         let process = Process::current();
-        let live = process.layer.open_request(RequestOpening {
-            request_id: &arguments::text(request_id),
-            headers: headers.iter().map(|(name, value)| (&**name, &**value)),
-            door,
-        });
+        let request_id = arguments::text(request_id);
+        let headers = headers.iter().map(|(name, value)| (&**name, &**value));
+        let opening = RequestOpening { request_id: &request_id, headers, door };
+        let live = process.exporting(|| process.layer.open_request(opening));
         Ok(RequestSpan { live: Mutex::new(Some(live)), epoch: process.epoch })
     })
 }
@@ -135,7 +134,7 @@ impl RequestSpan {
     fn end(&self) -> PyResult<()> {
         guarded(|| {
             if let Some(live) = self.take() {
-                Process::current().exporting(|| live.end());
+                live.end();
             }
             Ok(())
         })

@@ -6,6 +6,7 @@ request. Inputs are delivered as the real connectors deliver them.
 
 from __future__ import annotations
 
+import importlib.metadata
 import itertools
 import json
 import os
@@ -45,6 +46,8 @@ SCHEDULERS = {
     "generation": OmniGenerationScheduler,
 }
 BLOCK_SIZE = 16
+#: (0, 32) for 0.32.0rc1: the plug-in knows three release lines, and not all can do everything.
+RELEASE = tuple(int(part) for part in importlib.metadata.version("vllm-omni").split(".")[:2])
 
 # In which step a chunk arrives must not be a matter of luck: see `Stage._receive_chunks`.
 OmniChunkTransferAdapter.recv_loop = lambda self: None

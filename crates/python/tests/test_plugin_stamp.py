@@ -61,7 +61,11 @@ class FullScan:
     def scan(self) -> None:
         self.passes += 1
         scheduler = self.scheduler
-        for queue in (scheduler.kv_holding_waiting, scheduler.waiting):
+        for queue in (
+            scheduler.waiting,
+            getattr(scheduler, "kv_holding_waiting", ()),
+            getattr(scheduler, "skipped_waiting", ()),
+        ):
             for request in queue:
                 if request.status == omni.RequestStatus.WAITING:
                     self.stamped.setdefault(request.test_key, self.passes)

@@ -115,5 +115,10 @@ class GateWatch:
 
 def queued_ids(scheduler: Any) -> set[str]:
     """The ids in the scheduler's waiting queues."""
-    queues = (getattr(scheduler, "kv_holding_waiting", ()), scheduler.waiting)
+    # The second queue has had two names.
+    queues = (
+        scheduler.waiting,
+        getattr(scheduler, "kv_holding_waiting", ()),
+        getattr(scheduler, "skipped_waiting", ()),
+    )
     return {request.request_id for queue in queues for request in queue}
