@@ -34,7 +34,7 @@ pub(crate) enum Answer {
     BadRequestId(&'static str),
     /// Nothing, ever.
     Hang,
-    /// Takes the export, and sends its answer byte by byte, for ever.
+    /// Sends its answer byte by byte, for ever.
     Drip,
     /// Closes the connection.
     Close,
@@ -139,14 +139,19 @@ pub(crate) enum Speaks {
 }
 
 impl Receiver {
-    /// Speaks HTTP. Answers by the script; when it is used up, 200.
+    /// Speaks HTTP. Answers by the script; when it is used up, it takes everything.
     pub(crate) fn start(script: impl IntoIterator<Item = Answer>) -> Self {
-        Self::build(Speaks::Http, script, None, None)
+        Self::scripted(Speaks::Http, script)
     }
 
     /// Speaks gRPC.
     pub(crate) fn start_grpc(script: impl IntoIterator<Item = Answer>) -> Self {
-        Self::build(Speaks::Grpc, script, None, None)
+        Self::scripted(Speaks::Grpc, script)
+    }
+
+    /// Answers by the script in this protocol.
+    pub(crate) fn scripted(speaks: Speaks, script: impl IntoIterator<Item = Answer>) -> Self {
+        Self::build(speaks, script, None, None)
     }
 
     /// Gives one answer for ever.
