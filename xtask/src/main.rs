@@ -8,6 +8,8 @@
 //! | `checks` | the steps written here: toolchain, layout of the source, crate arrows, configuration files |
 //! | `demo` | the README's first command |
 //! | `end_to_end` | which back ends are there, and the tests that need them |
+//! | `fuzz`, `mutants` | time for the fuzz targets; changes of the code that a test must see |
+//! | `bench` | the benchmarks and their limits |
 //! | `rate` | how much two cores carry |
 //! | `cache`, `jaeger`, `collector`, `kafka`, `vllm_omni`, `cargo_deny` | tools built once, outside the checkout |
 //! | `conformance` | our schedulers held to vLLM-Omni's, with as many workloads as wanted |
@@ -16,6 +18,7 @@
 //! A step that cannot run here is *skipped*, with the reason; `--all` takes a skip as a failure, so CI cannot pass by
 //! leaving something out.
 
+mod bench;
 mod cache;
 mod cargo_deny;
 mod cargo_steps;
@@ -25,8 +28,10 @@ mod command;
 mod conformance;
 mod demo;
 mod end_to_end;
+mod fuzz;
 mod jaeger;
 mod kafka;
+mod mutants;
 mod plan;
 mod rate;
 mod report;
@@ -75,6 +80,8 @@ enum Command {
     },
     /// Put workloads through our schedulers and the real ones of vLLM-Omni, and say where they differ
     Conformance(conformance::Arguments),
+    /// Run the benchmarks, and say which of their limits are not kept
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -94,6 +101,7 @@ fn main() -> ExitCode {
             plan::Context::new().and_then(|context| vllm_omni::print_path(&context.root, &version))
         }
         Some(Command::Conformance(arguments)) => conformance::run(&arguments),
+        Some(Command::Bench(arguments)) => bench::run(&arguments),
     };
     result.unwrap_or_else(|error: anyhow::Error| {
         eprintln!("cargo xtask: {error:#}");

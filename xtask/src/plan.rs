@@ -10,7 +10,10 @@ use anyhow::{Context as _, anyhow};
 use cargo_metadata::{Metadata, MetadataCommand};
 
 use crate::report::{Report, Verdict};
-use crate::{cache, cargo_deny, cargo_steps, checks, collector, demo, end_to_end, jaeger, rate, vllm_omni};
+use crate::{
+    bench, cache, cargo_deny, cargo_steps, checks, collector, demo, end_to_end, fuzz, jaeger, mutants, rate,
+    vllm_omni,
+};
 
 /// One named check.
 pub(crate) struct Step {
@@ -40,6 +43,7 @@ pub(crate) const TEST: &[Step] = &[
     Step { name: "clippy", about: "lints, all targets and features", run: cargo_steps::clippy },
     Step { name: "docs", about: "API documentation without warnings", run: cargo_steps::docs },
     Step { name: "test", about: "unit, integration and documentation tests", run: cargo_steps::test },
+    Step { name: "fuzz", about: "15 s for each fuzz target", run: fuzz::short },
     Step { name: "deny", about: "licences and sources of dependencies", run: cargo_deny::check },
     Step {
         name: "config",
@@ -58,6 +62,9 @@ pub(crate) const DEEP: &[Step] = &[
         about: "property tests with far more cases, optimized",
         run: cargo_steps::properties,
     },
+    Step { name: "fuzz", about: "five minutes for each fuzz target, optimized", run: fuzz::long },
+    Step { name: "mutants", about: "no change of timeline, split or stamp goes unseen", run: mutants::check },
+    Step { name: "bench", about: "cost figures stay within their limits", run: bench::check },
     Step { name: "rate", about: "10,000 request-stages a second for a minute", run: rate::check },
 ];
 
