@@ -39,8 +39,7 @@ pub(crate) enum Load {
 pub(crate) enum Stamp {
     /// As the scheduler does: among those that the gate pass let through.
     ReleasedSet,
-    /// By going through everything that waits, besides, in the cheapest form there is: 32 bytes of each, side by side. (To
-    /// go through the requests themselves costs several times as much.)
+    /// By going through everything that waits, besides, in the cheapest form there is: a few bytes of each, side by side.
     FullScan,
 }
 
