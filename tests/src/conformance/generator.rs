@@ -108,15 +108,20 @@ fn config(family: Family, random: &mut Random) -> Config {
     let least_blocks = max_model_len.div_ceil(block_size);
     // Tight as often as not, so that KV blocks run out.
     let kv_blocks = least_blocks + if random.percent(60) { random.between(0, 4) } else { 100 };
-    let stage_id =
-        if family == F::StageZero || (family == F::Sessions && gate == Gate::None) { 0 } else { 1 };
+    // Sessions also run where nothing comes in by chunks: on stage 0, and on a stage that only sends.
+    let sends = family == F::Sessions && gate == Gate::AsyncChunk && kind == Kind::Ar && random.percent(40);
+    let stage_id = match family {
+        F::StageZero => 0,
+        F::Sessions if gate == Gate::None || (sends && random.percent(50)) => 0,
+        _ => 1,
+    };
     let window = matches!(family, F::ArWindow | F::GenerationWindow);
     let deferral = family == F::Deferral;
     Config {
         kind,
         stage_id,
         gate,
-        sender_only: family == F::SenderOnly,
+        sender_only: family == F::SenderOnly || (sends && stage_id > 0),
         active_stream_window: if window { random.between(1, 4) } else { 0 },
         max_num_seqs: random.between(1, 5),
         token_budget: random.between(4, 64),

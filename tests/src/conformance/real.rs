@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::Context as _;
 use serde::Deserialize;
+use tempfile::NamedTempFile;
 
 use super::outcome::Outcome;
 use super::script::Script;
@@ -16,6 +17,8 @@ pub struct Driver {
     child: Child,
     scripts: ChildStdin,
     results: BufReader<ChildStdout>,
+    /// What the libraries print, to be shown if the driver fails.
+    chatter: NamedTempFile,
 }
 
 #[derive(Deserialize)]
@@ -47,16 +50,17 @@ impl Driver {
     /// If the interpreter can't be started.
     pub fn start(python: &Path) -> anyhow::Result<Self> {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/conformance_driver.py");
+        let chatter = NamedTempFile::new()?;
         let mut child = Command::new(python)
             .arg(script)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(chatter.reopen()?)
             .spawn()
             .with_context(|| format!("can't start {} {script}", python.display()))?;
         let scripts = child.stdin.take().context("the driver has no stdin")?;
         let results = BufReader::new(child.stdout.take().context("the driver has no stdout")?);
-        Ok(Self { child, scripts, results })
+        Ok(Self { child, scripts, results, chatter })
     }
 
     /// What the real scheduler makes of a script; inside, the Python traceback if it raised.
@@ -66,16 +70,29 @@ impl Driver {
     pub fn run(&mut self, script: &Script) -> anyhow::Result<Result<Outcome, String>> {
         let mut line = serde_json::to_string(script)?;
         line.push('\n');
-        self.scripts.write_all(line.as_bytes()).context("the driver is gone")?;
-        self.scripts.flush()?;
-        let mut answer = String::new();
-        self.results.read_line(&mut answer)?;
-        let answer = serde_json::from_str(&answer)
-            .with_context(|| format!("the driver answered {:?}", answer.get(..200).unwrap_or(&answer)))?;
+        let answer = self.ask(&line).with_context(|| format!("the driver failed:\n{}", self.last_words()))?;
         Ok(match answer {
             Answer::Raised { error } => Err(error),
             Answer::Ran(outcome) => Ok(outcome),
         })
+    }
+}
+
+impl Driver {
+    fn ask(&mut self, line: &str) -> anyhow::Result<Answer> {
+        self.scripts.write_all(line.as_bytes())?;
+        self.scripts.flush()?;
+        let mut answer = String::new();
+        self.results.read_line(&mut answer)?;
+        Ok(serde_json::from_str(&answer)?)
+    }
+
+    /// The end of what it printed.
+    fn last_words(&self) -> String {
+        let printed = std::fs::read(self.chatter.path()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&printed);
+        let lines: Vec<_> = text.lines().rev().take(20).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 }
 
