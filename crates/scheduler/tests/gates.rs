@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use rig::{MS, Rig};
 use stagespan_model::{End, EventKind, Gate};
-use stagespan_scheduler::{SchedulerKind, StopReason};
+use stagespan_scheduler::{NewRequest, SchedulerKind, StopReason};
 
 #[test]
 fn a_payload_releases_a_request_and_splits_its_wait() {
@@ -217,6 +217,26 @@ fn an_aborted_stream_gives_its_slot_back() {
     rig.scheduler.abort(a);
     rig.step();
     assert_eq!(rig.step(), [(b, 8)]);
+}
+
+/// A grammar lets requests past the window; they run once, and then step aside until there is a slot.
+#[test]
+fn an_abort_while_running_without_a_slot_leaves_the_others_theirs() {
+    let mut rig = Rig::new(SchedulerKind::Ar, Gate::AsyncChunk, |c| c.active_stream_window = 1);
+    let a = rig.add(8, 1);
+    rig.step();
+    let new = NewRequest { prompt_tokens: 8, max_tokens: 2, grammar_pending: true, ..Default::default() };
+    let [g, h] = [(); 2].map(|()| rig.add_new(new.clone()));
+    [g, h].into_iter().for_each(|handle| rig.scheduler.grammar_ready(handle));
+    assert_eq!(rig.step(), [(g, 8), (h, 8)]);
+    assert!(rig.step().is_empty(), "the slot is a's");
+    assert_eq!(rig.scheduler.counts().without_slot, 2);
+    rig.scheduler.abort(g);
+    assert_eq!(rig.scheduler.counts().without_slot, 1);
+    rig.scheduler.abort(a);
+    rig.last_chunk(h, 1);
+    rig.run_out(9);
+    assert_eq!(rig.story(h).end, Some(End::Length));
 }
 
 #[test]
