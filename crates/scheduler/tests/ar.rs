@@ -250,6 +250,24 @@ fn deferral_keeps_new_requests_back_until_a_batch_or_a_deadline() {
 }
 
 #[test]
+fn deferral_ends_at_its_deadline() {
+    let admission = stagespan_scheduler::PrefillAdmission {
+        min_batch: 2,
+        max_wait_ns: std::num::NonZeroU64::new(10 * MS).unwrap(),
+        min_running: 1,
+    };
+    let mut rig = Rig::new(SchedulerKind::Ar, Gate::None, |c| c.prefill_admission = Some(admission));
+    rig.clock.tick_ns = 0;
+    let a = rig.add(4, 99);
+    assert_eq!(rig.step(), [(a, 4)]);
+    let b = rig.add(4, 1);
+    rig.clock.advance_ms(9);
+    assert_eq!(rig.step(), [(a, 1)]);
+    assert_eq!(rig.scheduler.next_deadline().unwrap().as_ns(), rig.clock.inner_ns());
+    assert_eq!(rig.step(), [(a, 1), (b, 4)], "to the nanosecond");
+}
+
+#[test]
 fn a_compiled_grammar_frees_a_request_at_its_place() {
     let mut rig = Rig::new(SchedulerKind::Ar, Gate::None, |c| c.max_num_seqs = 1);
     let a = rig.add(4, 2);

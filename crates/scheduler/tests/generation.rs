@@ -287,3 +287,27 @@ fn the_upstream_fallback_schedules_at_a_later_time() {
     let (_, ready_queued) = rig.story(c).split().unwrap();
     assert!(ready_queued > 0, "two readings of the clock");
 }
+
+#[test]
+fn idle_coalescing_does_not_begin_anew_while_nothing_comes() {
+    let mut rig = coalescing(Gate::AsyncChunk, CoalescingPolicy::IdleWait);
+    two_requests(&mut rig);
+    assert_eq!(wait_ms(&mut rig), Some(10));
+    rig.clock.advance_ms(7);
+    assert_eq!(wait_ms(&mut rig), Some(3));
+    rig.clock.advance_ms(3);
+    assert_eq!(wait_ms(&mut rig), None, "an empty step at the deadline");
+}
+
+#[test]
+fn idle_coalescing_waits_for_streams_in_mid_run_too() {
+    let mut rig = coalescing(Gate::AsyncChunk, CoalescingPolicy::IdleWait);
+    let (a, b) = two_requests(&mut rig);
+    rig.chunk(a, 3);
+    rig.clock.advance_ms(1);
+    rig.chunk(b, 3);
+    assert_eq!(rig.step(), [(a, 3), (b, 3)]);
+    assert_eq!(wait_ms(&mut rig), None, "they still run");
+    assert_eq!((rig.scheduler.counts().parked, rig.scheduler.counts().held), (2, 0));
+    assert_eq!(wait_ms(&mut rig), Some(10), "now both are held");
+}
