@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 
 use rig::{MS, Rig};
 use stagespan_model::{End, EventKind, Gate};
-use stagespan_scheduler::{NewRequest, SchedulerKind, StopReason};
+use stagespan_scheduler::{NewRequest, Payload, SchedulerKind, StopReason};
 
 #[test]
 fn a_payload_releases_a_request_and_splits_its_wait() {
@@ -50,6 +50,32 @@ fn a_ready_request_without_a_slot_is_ready_queued() {
     let (first, second) = (rig.story(a).split().unwrap(), rig.story(b).split().unwrap());
     assert_eq!(second.0 + 1, first.0, "both were seen ready in the same step, b was added a reading later");
     assert!((4 * MS..5 * MS).contains(&second.1), "{second:?}");
+}
+
+#[test]
+fn a_stage_that_only_holds_requests_has_no_work() {
+    let mut rig = Rig::ar(Gate::FullPayload);
+    let a = rig.add(8, 2);
+    assert!(rig.scheduler.has_work(), "a gate pass has to see it");
+    rig.step();
+    assert!(!rig.scheduler.has_work());
+    rig.payload(a);
+    assert!(rig.scheduler.has_work());
+    let plan = rig.plan();
+    assert!(!plan.is_empty() && rig.scheduler.has_work(), "it runs");
+    rig.update(plan);
+    rig.run_out(2);
+    rig.step();
+    assert!(!rig.scheduler.has_work());
+}
+
+#[test]
+fn a_payload_may_make_the_prompt_as_long_as_the_stage_runs() {
+    let mut rig = Rig::new(SchedulerKind::Ar, Gate::FullPayload, |c| c.max_model_len = 64);
+    let a = rig.add(8, 1);
+    rig.scheduler.deliver_payload(a, Payload { prompt_tokens: Some(64) });
+    assert_eq!(rig.step(), [(a, 64)]);
+    assert_eq!(rig.story(a).end, Some(End::Length));
 }
 
 #[test]
