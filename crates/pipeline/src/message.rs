@@ -258,6 +258,25 @@ mod tests {
         }
     }
 
+    /// A hand-over may say when it was sent, on its sender's clock: nothing of ours reads that.
+    #[test]
+    fn rtp_llm_1369_a_senders_clock_in_the_payload_is_ignored() {
+        #[derive(Serialize)]
+        struct Sent {
+            request_id: &'static str,
+            tokens: u32,
+            finished: bool,
+            sent_at: f64,
+        }
+        for sent_at in [-3.0, 0.0, 3.0] {
+            let body = rmp_serde::to_vec_named(&Sent { request_id: "r", tokens: 3, finished: true, sent_at })
+                .unwrap();
+            let chunk = ChunkMessage { request_id: "r".into(), tokens: 3, finished: true };
+            let read = Handover::try_from(Frame::new(HANDOVER_CHUNK, body)).unwrap();
+            assert_eq!(read, Handover::Chunk(chunk));
+        }
+    }
+
     #[test]
     fn frames_that_are_no_messages() {
         assert!(matches!(Up::try_from(Frame::new(0x21, vec![])), Err(MessageError::UnknownKind(0x21))));

@@ -118,3 +118,18 @@ fn vllm_10583_two_requests_of_one_client_id_stay_apart() {
     assert!(queued[0] + 500 * MS <= queued[1] && queued[1] < queued[2]);
     assert_eq!(rig.scheduler.ignored().unknown_request, 1);
 }
+
+/// Requests that nothing happens to are no work: a step has nothing to do for them, however many there are.
+#[test]
+fn vllm_35781_held_requests_are_no_work() {
+    let mut rig = Rig::ar(Gate::FullPayload);
+    let held: Vec<_> = (0..10_000).map(|_| rig.add(8, 1)).collect();
+    rig.step();
+    for _ in 0..1_000 {
+        assert!(!rig.scheduler.has_work());
+        assert_eq!(rig.step(), []);
+    }
+    rig.payload(held[7_000]);
+    assert!(rig.scheduler.has_work());
+    assert_eq!(rig.step(), [(held[7_000], 8)]);
+}

@@ -103,7 +103,7 @@ fn vllm_13169_only_the_first_scheduled_counts() {
 }
 
 #[test]
-fn tensorrt_llm_13872_another_clocks_instant_is_refused_not_converted() {
+fn tensorrt_llm_13872_9726_another_clocks_instant_is_refused_not_converted() {
     let foreign = Instant::from_ns(5 * S, ClockDomain::from_id("other").unwrap().tag()).unwrap();
     let mut timeline = request(4.0, &[]);
     let before = timeline.clone();
