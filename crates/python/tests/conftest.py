@@ -33,9 +33,8 @@ def traced(tmp_path: Path) -> Iterator[Callable[[], spans_module.Spans]]:
 def plugged(traced: Callable[[], spans_module.Spans]) -> Callable[[], spans_module.Spans]:
     """As `traced`, with the plug-in in this process."""
     pytest.importorskip("vllm_omni")
-    from stagespan import vllm_omni as plugin
-
     import omni
+    from stagespan import vllm_omni as plugin
 
     plugin.install()
     omni.forget_external_ids()

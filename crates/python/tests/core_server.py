@@ -17,10 +17,10 @@ import time
 from typing import Any
 
 import omni
-from executor import WithoutModel
 
 # What `StageEngineCoreProcManager` starts instead of vLLM's own.
 import vllm.v1.engine.core as engine_core
+from executor import WithoutModel
 from vllm.v1.engine.core_client import EngineCoreClient
 from vllm_omni.engine import OmniEngineCoreRequest
 from vllm_omni.engine.stage_engine_core_proc import StageEngineCoreProc

@@ -27,7 +27,7 @@ class Jaeger:
     """Started from the file that users get; its addresses are read from its log."""
 
     def __enter__(self) -> Jaeger:
-        self._log = tempfile.NamedTemporaryFile("w+b", suffix=".log")  # noqa: SIM115
+        self._log = tempfile.NamedTemporaryFile("w+b", suffix=".log")
         environment = {f"JAEGER_{port}_PORT": "0" for port in _PORTS}
         self._process = subprocess.Popen(
             [os.environ["STAGESPAN_JAEGER"], "--config", "collector-config/jaeger.yaml"],

@@ -170,7 +170,12 @@ class Stage:
         self.scheduler.enqueue_omni_connector_output(output)
 
     def put_chunk(
-        self, request_id: str, *, finished: bool = False, segment: bool = False, codes: list[int] | None = None
+        self,
+        request_id: str,
+        *,
+        finished: bool = False,
+        segment: bool = False,
+        codes: list[int] | None = None,
     ) -> None:
         """The upstream stage sends a chunk through the real shared-memory connector."""
         adapter = self.scheduler.chunk_transfer_adapter

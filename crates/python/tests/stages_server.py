@@ -21,10 +21,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import omni
-from executor import WithoutModel
-
 import vllm.v1.engine.core as engine_core
 import vllm_omni.engine.omni_engine_base as engine_base
+from executor import WithoutModel
 from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.v1.engine import EngineCoreRequest
 from vllm_omni.engine.async_omni_engine import AsyncOmniEngine, StageRuntimeInfo
@@ -216,7 +215,9 @@ async def http(server: Server) -> Any:
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         answers = [
-            await client.post("/stream", headers={"traceparent": traceparent(21), "tracestate": "a=b", **forged}),
+            await client.post(
+                "/stream", headers={"traceparent": traceparent(21), "tracestate": "a=b", **forged}
+            ),
             await client.post("/plain/http-plain", headers={"traceparent": traceparent(22), **forged}),
             await client.post("/plain/http-bare"),
             await client.post("/plain/http-bad", headers={"traceparent": "00-1-1-01"}),
@@ -315,14 +316,13 @@ SCENARIOS: dict[str, Callable[[Server], Any]] = {
 
 
 async def main(names: list[str]) -> None:
-    server = Server(model=omni.model_dir(), log_stats=LOG_STATS, init_timeout=240)
+    server = Server(model=omni.model_dir(), log_stats=LOG_STATS, init_timeout=900)
     seen: dict[str, Any] = {}
     for name in names:
         seen[name] = await SCENARIOS[name](server)
     if "stagespan" in sys.modules:
-        from stagespan.vllm_omni import _front, _hooks
-
         import stagespan
+        from stagespan.vllm_omni import _front, _hooks
 
         seen["left"] = list(_front._doors)
         seen["faults"] = dict(_hooks.faults)

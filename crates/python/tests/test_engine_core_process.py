@@ -56,7 +56,14 @@ def check(spans: spans_module.Spans) -> None:
 def test_spans_in_jaeger(jaeger: Jaeger, kind: str, log_stats: str) -> None:
     seen = run(
         jaeger,
-        *("add:a", "add:b", "add:never", "sleep:0.5", "abort:never", "drain" if kind != "generation" else "sleep:2"),
+        *(
+            "add:a",
+            "add:b",
+            "add:never",
+            "sleep:0.5",
+            "abort:never",
+            "drain" if kind != "generation" else "sleep:2",
+        ),
         "shutdown",
         TEST_KIND=kind,
         TEST_LOG_STATS=log_stats,
@@ -135,7 +142,17 @@ def test_the_front_end_is_killed(jaeger: Jaeger) -> None:
 
 
 def test_sigkill_loses_what_is_younger_than_the_delay(jaeger: Jaeger) -> None:
-    run(jaeger, "add:done", "drain", "sleep:1.0", "add:runs:200", "sleep:0.5", "kill", "wait", TEST_STEP_S="0.05")
+    run(
+        jaeger,
+        "add:done",
+        "drain",
+        "sleep:1.0",
+        "add:runs:200",
+        "sleep:0.5",
+        "kill",
+        "wait",
+        TEST_STEP_S="0.05",
+    )
     spans = jaeger.wait_for(1)
     check(spans)
     assert [span.get("end") for span in spans.stages()] == ["length"]

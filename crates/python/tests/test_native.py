@@ -278,7 +278,9 @@ def test_what_is_not_sampled_is_not_produced(tmp_path: Path) -> None:
     assert stagespan.configure(json_file=tmp_path / "x.json", environ=environ)
     request = stagespan.open_request("r")
     talker = stage()
-    talker.finish(talker.enqueue("r", headers=request.assign("talker", clock_domain=stagespan.clock_domain())))
+    talker.finish(
+        talker.enqueue("r", headers=request.assign("talker", clock_domain=stagespan.clock_domain()))
+    )
     request.end()
     assert stagespan.flush()
     assert stagespan.stats()["produced"] == 0

@@ -441,7 +441,8 @@ def test_a_request_that_holds_blocks_already(plugged: Read, log_stats: bool) -> 
     no_faults()
 
 
-def test_shut_down_in_flight(plugged: Read) -> None:
+@pytest.mark.parametrize(("end", "error"), [("shutdown", "shutdown"), ("error", "engine_error")])
+def test_shut_down_in_flight(plugged: Read, end: Any, error: str) -> None:
     from stagespan.vllm_omni import _stage
 
     stage = omni.Stage("ar", max_num_seqs=1)
@@ -450,12 +451,12 @@ def test_shut_down_in_flight(plugged: Read) -> None:
     stage.step()
     stage.deliver("runs", "ready")
     stage.step()
-    _stage.shut_down_all()
+    _stage.shut_down_all(end)
 
     spans = plugged()
     for request_id, last in (("runs", "decode"), ("ready", "ready_queued"), ("held", "input_wait")):
         span = spans.stage(request_id)
-        assert (span.get("end"), span.attributes["error.type"]) == ("shutdown", "shutdown")
+        assert (span.get("end"), span.attributes["error.type"]) == (end, error)
         assert span.children[-1].name == last
         assert span.children[-1].get("truncated") is True
         assert span.children[-1].is_error

@@ -24,7 +24,12 @@ NOT_REACHED = {
 def test_any_hook_may_fail() -> None:
     script = Path(__file__).with_name("fault_runs.py")
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=script.parent, capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, str(script)],
+        cwd=script.parent,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     runs = json.loads(done.stdout[done.stdout.index('{"without"') :])

@@ -91,7 +91,9 @@ class Workload:
         try:
             for _ in range(STEPS):
                 for _ in range(self.random.randrange(3)):
-                    self.random.choice([self.add, self.add, self.input, self.input, self.abort, self.compiled])()
+                    self.random.choice(
+                        [self.add, self.add, self.input, self.input, self.abort, self.compiled]
+                    )()
                 self.step()
             for request in list(self.in_flight):
                 self.stage.abort(request.request_id)
@@ -144,12 +146,11 @@ class Workload:
 
     def step(self) -> None:
         scheduled = self.stage.schedule()
+        compiling = omni.RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR
         for request in self.in_flight:
-            structured = request.structured_output_request
-            if structured is not None and structured.grammar is not None:
-                if request.status != omni.RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
-                    # Its tokens are not checked here: there is no grammar.
-                    request.structured_output_request = None
+            # Its tokens are not checked here: there is no grammar.
+            if request.structured_output_request is not None and request.status != compiling:
+                request.structured_output_request = None
         self.stage.update(scheduled)
         self.in_flight = [r for r in self.in_flight if not r.is_finished()]
         self.compiling = [r for r in self.compiling if not r.is_finished()]

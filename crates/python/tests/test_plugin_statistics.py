@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,8 +101,8 @@ def run(stage: Any, front: FrontEnd, limit: int = 40) -> None:
 
 
 @pytest.fixture
-def front(plugged: Read) -> Iterator[FrontEnd]:
-    yield FrontEnd()
+def front(plugged: Read) -> FrontEnd:
+    return FrontEnd()
 
 
 @pytest.mark.parametrize("kind", ["ar", "ar_async", "generation"])

@@ -41,7 +41,7 @@ class Door:
         stage_id: int,
         name: str,
         *,
-        pid: int | None,
+        clock_domain: str | None,
         upstream_ids: Iterable[int],
         companion_role: str | None,
         is_update: bool,
@@ -53,7 +53,9 @@ class Door:
             return self._assigned[key]
         self._names[stage_id] = name
         upstreams = [self._names[i] for i in upstream_ids if i in self._names and i != stage_id]
-        headers = self.span.assign(name, pid=pid, upstreams=upstreams, companion_role=companion_role)
+        headers = self.span.assign(
+            name, clock_domain=clock_domain, upstreams=upstreams, companion_role=companion_role
+        )
         self._assigned[key] = headers
         return headers
 

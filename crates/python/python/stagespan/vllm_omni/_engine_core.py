@@ -15,6 +15,8 @@
 
 from __future__ import annotations
 
+import atexit
+import sys
 import time
 from types import ModuleType
 from typing import Any
@@ -44,6 +46,8 @@ def install() -> None:
     when_imported(AR, _watch_ar)
     when_imported(GENERATION, _watch_generation)
     when_imported(ENGINE_CORE, _watch_engine_core)
+    # Where the engine is not shut down properly. Registered after the flush, so it runs before it.
+    atexit.register(shut_down_all, "shutdown")
 
 
 def _watch_scheduler(module: ModuleType) -> None:
@@ -152,7 +156,7 @@ def after_record_event(
 # -- the step
 
 
-def after_gates(_token: None, _result: None, scheduler: Any, model_mode: str) -> None:
+def after_gates(_token: None, _result: None, scheduler: Any, *_args: Any, **_kwargs: Any) -> None:
     watch = scheduler.__dict__.get(_MARK)
     if watch is not None:
         watch.gates_ran(scheduler)
@@ -164,9 +168,7 @@ def before_generation_schedule(scheduler: Any, *_args: Any, **_kwargs: Any) -> N
         watch.step_began()
 
 
-def after_generation_schedule(
-    _token: None, output: Any, scheduler: Any, *_args: Any, **_kwargs: Any
-) -> None:
+def after_generation_schedule(_token: None, output: Any, scheduler: Any, *_args: Any, **_kwargs: Any) -> None:
     watch = scheduler.__dict__.get(_MARK)
     if watch is None:
         return
@@ -233,11 +235,15 @@ def after_failures(watch: StageWatch | None, _result: None, _scheduler: Any) -> 
         watch.is_receive_failing = False
 
 
-def before_finish_requests(scheduler: Any, request_ids: Any, _status: Any) -> None:
+def before_finish_requests(scheduler: Any, request_ids: Any, *_args: Any, **_kwargs: Any) -> None:
     """Counts aborts of requests that nobody knows. An iterator is left alone: reading it would
     empty it."""
     watch = scheduler.__dict__.get(_MARK)
-    if watch is None or request_ids is None or not isinstance(request_ids, (str, list, tuple, set, frozenset)):
+    if (
+        watch is None
+        or request_ids is None
+        or not isinstance(request_ids, (str, list, tuple, set, frozenset))
+    ):
         return
     ids = (request_ids,) if isinstance(request_ids, str) else request_ids
     unknown = sum(1 for request_id in ids if request_id not in scheduler.requests)
@@ -246,5 +252,8 @@ def before_finish_requests(scheduler: Any, request_ids: Any, _status: Any) -> No
 
 
 def before_shutdown(_engine_core: Any) -> None:
-    shut_down_all()
+    # The engine shuts down in a `finally`: an exception that is on its way is what ended it.
+    cause = sys.exception() if sys.version_info >= (3, 11) else sys.exc_info()[1]
+    crashed = isinstance(cause, Exception)
+    shut_down_all("error" if crashed else "shutdown")
     _native.flush(_lifecycle.FLUSH_TIMEOUT_S)

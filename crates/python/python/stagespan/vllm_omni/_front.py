@@ -16,6 +16,7 @@ request id to the orchestrator's thread, and from there in the submit message of
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable
@@ -23,6 +24,7 @@ from contextvars import ContextVar, Token
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from stagespan import _native
 from stagespan.vllm_omni import _headers
 from stagespan.vllm_omni._door import Door, caller_headers
 from stagespan.vllm_omni._hooks import around, around_async, fault, is_watched
@@ -39,6 +41,8 @@ ORCHESTRATOR = "vllm_omni.engine.orchestrator"
 #: Requests in flight by the engine's internal id. Written by the server's thread and by the
 #: orchestrator's; each operation on it is atomic.
 _doors: dict[str, Door] = {}
+#: Where a stage's client keeps what is known of its engine core's clock.
+_CLOCK = "_stagespan_clock"
 #: More than these are not in flight: the oldest was never cleaned up by the engine.
 _DOORS_MAX = 65_536
 
@@ -65,6 +69,8 @@ def install() -> None:
     when_imported(STAGE_POOL, _watch_stage_pool)
     when_imported(CLIENT, _watch_client)
     when_imported(ORCHESTRATOR, _watch_orchestrator)
+    # Registered after the flush, so it runs before it.
+    atexit.register(end_all)
 
 
 def _watch_async_omni(module: ModuleType) -> None:
@@ -214,7 +220,7 @@ def before_send(client: Any, request: Any) -> None:
         submit.request_id,
         stage_id,
         stage_name(config, stage_id, getattr(client, "model_stage", None)),
-        pid=_pid_of(client),
+        clock_domain=_clock_of(client),
         upstream_ids=getattr(client, "engine_input_source", None) or (),
         companion_role=role,
         is_update=submit.is_update,
@@ -223,12 +229,18 @@ def before_send(client: Any, request: Any) -> None:
         request.trace_headers = _headers.pack(request.trace_headers, ours, door.request_id, role)
 
 
-def _pid_of(client: Any) -> int | None:
-    """The engine core's process, if it is a child of this one."""
+def _clock_of(client: Any) -> str | None:
+    """The clock of the stage's engine core, if it is a child of this process: then it can be read."""
+    known: tuple[int, str | None] | None = client.__dict__.get(_CLOCK)
     manager = getattr(getattr(client, "resources", None), "engine_manager", None)
     for process in getattr(manager, "processes", None) or ():
-        if process.pid is not None:
-            return int(process.pid)
+        pid = process.pid
+        if pid is None:
+            continue
+        if known is None or known[0] != pid:
+            known = (pid, _native.clock_domain(pid))
+            client.__dict__[_CLOCK] = known
+        return known[1]
     return None
 
 
@@ -264,9 +276,7 @@ def before_stage_error(
     return _failing("engine_error", f"stage {stage_id} reported an error")
 
 
-def before_stage_lost(
-    _orchestrator: Any, *args: Any, **_kwargs: Any
-) -> Token[tuple[str, str] | None] | None:
+def before_stage_lost(_orchestrator: Any, *args: Any, **_kwargs: Any) -> Token[tuple[str, str] | None] | None:
     stage_id = next((arg for arg in args if isinstance(arg, int)), None)
     return _failing("stage_lost", f"stage {stage_id} has died")
 
@@ -301,3 +311,15 @@ def after_cleanup(
             if failure is not None:
                 door.fail(*failure)
             door.end()
+
+
+def end_all() -> None:
+    """The server ends with requests in flight."""
+    while _doors:
+        try:
+            door = _doors.pop(next(iter(_doors)))
+        except (KeyError, RuntimeError, StopIteration):
+            # The orchestrator's thread has just ended it.
+            continue
+        door.fail("shutdown", "the server was shut down")
+        door.end()

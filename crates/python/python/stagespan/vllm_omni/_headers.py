@@ -61,8 +61,8 @@ def unpack(request: Any, *, keeps_host_context: bool) -> StageHeaders:
     headers = request.trace_headers
     if not headers:
         return _NOTHING
-    ours = {}
-    hosts = {}
+    ours: dict[str, str] = {}
+    hosts: dict[str, str] = {}
     for name, value in headers.items():
         (ours if is_reserved(name) else hosts)[name] = value
     if not ours:

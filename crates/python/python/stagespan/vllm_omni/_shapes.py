@@ -79,7 +79,9 @@ def digest_of(text: str, function: str) -> str | None:
     text = "\n" + text
     start, end, indent = 0, len(text), ""
     for heading in (*(f"class {cls}" for cls in classes), f"def {name}"):
-        found = _block(text, start, end, indent, heading) or _block(text, start, end, indent, f"async {heading}")
+        found = _block(text, start, end, indent, heading) or _block(
+            text, start, end, indent, f"async {heading}"
+        )
         if found is None:
             return None
         start, end = found

@@ -80,7 +80,7 @@ class StageWatch:
         self.keeps_host_context = _headers.host_traces(scheduler.vllm_config)
         self.live: dict[str, Tracked] = {}
         #: Ended, but the output that says so has not been sent: (request, end, instant, input tokens).
-        self.ended: dict[str, tuple[Tracked, _native.End, float, int]] = {}
+        self.ended: dict[str, tuple[Tracked, _native.End, float, int | None]] = {}
         #: When the present `schedule()` began, in a scheduler that takes its SCHEDULED time first.
         self.entered_at: float | None = None
         #: When upstream's `schedule()` began in this step, if it has.
@@ -203,22 +203,26 @@ class StageWatch:
         for entry in entries:
             self._finish(*entry)
 
-    def _finish(self, tracked: Tracked, end: _native.End, at: float, tokens_input: int) -> None:
+    def _finish(self, tracked: Tracked, end: _native.End, at: float, tokens_input: int | None) -> None:
         if tracked.tokens:
             self.stage.tokens(tracked.handle, tracked.tokens, tracked.tokens_at)
         self.stage.finish(tracked.handle, end, at, tokens_input)
 
-    def shut_down(self) -> None:
+    def shut_down(self, end: _native.End) -> None:
         """Ends what is in flight."""
         self._finish_all()
+        at = time.monotonic()
+        for tracked in self.live.values():
+            tracked.is_ended = True
+            self.ended[tracked.request_id] = (tracked, end, at, None)
         self.live.clear()
-        self.stage.finish_all()
+        self._finish_all()
 
 
-def shut_down_all() -> None:
+def shut_down_all(end: _native.End) -> None:
     """Ends whatever is in flight on any scheduler of this process."""
     for watch in list(_watches):
-        watch.shut_down()
+        watch.shut_down(end)
 
 
 def _gate_of(scheduler: Any, config: Any) -> tuple[_native.Gate, bool]:

@@ -4,7 +4,8 @@
 |---|---|
 | `MultimodalOutputProcessor._update_stats_from_output` | takes the stamp off an output |
 | `MultimodalOutputProcessor._update_stats_from_finished` | splits the queued time |
-| `MultimodalOutputProcessor.pop_native_text_metrics`, `StagePool.build_stage_metrics` | carry it into `StageRequestStats` |
+| `MultimodalOutputProcessor.pop_native_text_metrics` | the split leaves with the request's other figures |
+| `StagePool.build_stage_metrics` | puts it into `StageRequestStats` |
 
 `StageRequestStats` gets two fields more, so every row of the stage table has both keys.
 """
@@ -105,7 +106,7 @@ def after_build(_token: None, row: Any, pool: Any, *_args: Any, **_kwargs: Any) 
             setattr(row, field, record.get(field))
 
 
-def _extend_stats(module: ModuleType) -> None:
+def _extend_stats(module: Any) -> None:
     _add_fields(module.StageRequestStats)
     module.STAGE_FIELDS = module._build_field_defs(
         module.StageRequestStats, module.STAGE_EXCLUDE, module.FIELD_TRANSFORMS
@@ -116,7 +117,7 @@ def _extend_stats(module: ModuleType) -> None:
     _extend_duplex(module)
 
 
-def _extend_duplex(module: ModuleType) -> None:
+def _extend_duplex(module: Any) -> None:
     """The table of a duplex response leaves the phases of a vLLM request out."""
     excluded = getattr(module, "DUPLEX_STAGE_TABLE_EXCLUDE", None)
     if excluded is not None:
